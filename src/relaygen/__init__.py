@@ -1,0 +1,1 @@
+"""A large and a small language model write one answer together."""

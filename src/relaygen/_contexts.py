@@ -1,0 +1,74 @@
+"""What each engine is asked to continue: its own prompt, and its own ids of what was written.
+
+With equal vocabularies there is one list of ids for both. Otherwise only text crosses: what the
+other role wrote is tokenized alone, without special tokens, when its receiver is next on duty;
+stage markers map to each other through the receiver's own special tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ._errors import EngineReplyError
+from ._types import Piece, Prompt, Role, other
+from .engines.base import Engine
+
+
+class Contexts:
+    """The request contexts of both roles.
+
+    Args:
+        prompts: each role's own rendering; one entry serves both roles of a `shared` pair.
+        shared: whether ids mean the same on both engines.
+    """
+
+    def __init__(self, prompts: Mapping[Role, Prompt], *, shared: bool) -> None:
+        self.shared = shared
+        if shared:
+            ids = list(next(iter(prompts.values())).ids)
+            self._ids: dict[Role, list[int]] = {"large": ids, "small": ids}
+        else:
+            self._ids = {role: list(prompt.ids) for role, prompt in prompts.items()}
+        self._backlog: dict[Role, list[tuple[str, bool]]] = {"large": [], "small": []}
+
+    def write(self, role: Role, piece: Piece, text: str) -> None:
+        """A kept token of `role`; `text` is what it completed.
+
+        Raises:
+            EngineReplyError: the engine hides its token ids.
+        """
+        if piece.id is None:
+            raise EngineReplyError("the engine does not return token ids", role=role)
+        self._ids[role].append(piece.id)
+        if not self.shared and other(role) in self._ids:
+            self._hear(other(role), text, special=False)
+
+    def insert(self, text: str, ids: tuple[int, ...]) -> None:
+        """An insertion; `ids` are those of a shared vocabulary."""
+        if self.shared:
+            self._ids["large"].extend(ids)
+            return
+        for role in self._ids:
+            self._hear(role, text, special=True)
+
+    def _hear(self, role: Role, text: str, *, special: bool) -> None:
+        backlog = self._backlog[role]
+        if backlog and backlog[-1][1] == special:
+            backlog[-1] = (backlog[-1][0] + text, special)
+        elif text:
+            backlog.append((text, special))
+
+    def size(self, role: Role) -> int:
+        """Tokens of `role`'s context; a character of backlog counts as one, which is plenty."""
+        return len(self._ids[role]) + sum(len(text) for text, _ in self._backlog[role])
+
+    async def ids(self, role: Role, engine: Engine) -> tuple[int, ...]:
+        """`role`'s whole context, caught up.
+
+        Raises:
+            EngineError: its engine does not answer.
+        """
+        backlog, self._backlog[role] = self._backlog[role], []
+        for text, special in backlog:
+            self._ids[role].extend(await engine.tokenize(text, special=special))
+        return tuple(self._ids[role])

@@ -1,0 +1,82 @@
+"""What one generation is asked to do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from ._errors import UsageError
+from ._types import Conversation, Sampling
+from .policies.base import Policy
+
+AnswerRole = Literal["large", "small", "relay"]
+
+
+@dataclass(frozen=True, slots=True)
+class Thinking:
+    """How a model marks its thinking.
+
+    ``insertion`` is what the loop writes when it has to close the thinking itself.
+    """
+
+    opening: str = "<think>"
+    closing: str = "</think>"
+    insertion: str = "\n</think>\n\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Budgets, in tokens.
+
+    Attributes:
+        max_tokens: of the whole completion, insertions included.
+        max_reasoning_tokens: after which the thinking is closed; None for no limit of its own.
+        max_segment_tokens: of one delegated segment.
+        max_repeats: blocks in a row after which a text counts as looping; 0 for no guard.
+
+    Raises:
+        UsageError: a value is out of range.
+    """
+
+    max_tokens: int = 4096
+    max_reasoning_tokens: int | None = None
+    max_segment_tokens: int = 128
+    max_repeats: int = 8
+
+    def __post_init__(self) -> None:
+        for name in ("max_tokens", "max_reasoning_tokens", "max_segment_tokens"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise UsageError(f"{name} must be at least 1, not {value}")
+        if self.max_repeats == 1 or self.max_repeats < 0:
+            raise UsageError("max_repeats must be 0 (off) or at least 2")
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One generation.
+
+    Attributes:
+        thinking: None where the model does not mark its thinking: everything is the answer.
+        answer_role: who answers after the thinking.
+        stop: strings that end the answer; they are cut from it.
+        seed: of the first segment; the others' seeds derive from it. None: not reproducible.
+        choice: which of several generations of one request this is.
+    """
+
+    conversation: Conversation
+    policy: Policy
+    thinking: Thinking | None = None
+    answer_role: AnswerRole = "small"
+    sampling: Sampling = field(default_factory=Sampling)
+    limits: Limits = field(default_factory=Limits)
+    stop: tuple[str, ...] = ()
+    seed: int | None = None
+    choice: int = 0
+
+    def __post_init__(self) -> None:
+        if self.limits.max_reasoning_tokens is not None and self.thinking is None:
+            raise UsageError(
+                "max_reasoning_tokens needs a model that marks its thinking",
+                hint="use a profile with thinking = 'tags', or drop the limit",
+            )

@@ -1,0 +1,148 @@
+"""The words of the project as types: roles, stages, pieces, deltas.
+
+Pure data, shared by every layer; nothing here imports anything else of ours.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+Role = Literal["large", "small"]
+"""Which model of the pair."""
+
+ROLES: tuple[Role, Role] = ("large", "small")
+"""Both, the large one first."""
+
+Writer = Literal["large", "small", "inserted"]
+"""Who wrote a segment; ``inserted`` is a logged insertion by the loop, in neither model's share."""
+
+Stage = Literal["reasoning", "answer"]
+"""``reasoning`` up to the end of thinking, then ``answer``."""
+
+Kind = Literal["delegate", "lead"]
+"""How a role was given the word: ``delegate`` for one segment, ``lead`` without a limit."""
+
+End = Literal["turn", "length", "context"]
+"""Why an engine ended: end-of-turn token, the request's token limit, its context is full."""
+
+
+def other(role: Role) -> Role:
+    """The other role of the pair."""
+    return "small" if role == "large" else "large"
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """One token as an engine sent it.
+
+    ``id`` is None where the engine hides ids (text mode). ``data`` are its exact bytes, which may
+    end inside a UTF-8 character. ``top`` holds the k most probable next tokens *before* this token
+    was drawn, as (id, natural-log probability), best first; empty where not asked for or unknown.
+    """
+
+    id: int | None
+    data: bytes
+    top: tuple[tuple[int, float], ...] = ()
+
+    @property
+    def margin(self) -> float | None:
+        """p(top-1) - p(top-2) in [0, 1]; None where the engine did not give two candidates."""
+        if len(self.top) < 2:
+            return None
+        return math.exp(self.top[0][1]) - math.exp(self.top[1][1])
+
+
+@dataclass(frozen=True, slots=True)
+class Delta:
+    """What one chunk of an engine's stream brought.
+
+    The last delta of a stream has ``end``. ``cached`` and ``evaluated`` are prompt tokens found in
+    the engine's prefix cache and prompt tokens computed, where the engine tells (None: hidden).
+    ``repaired`` counts ids that the engine lost and the adapter restored.
+    """
+
+    pieces: tuple[Piece, ...] = ()
+    end: End | None = None
+    cached: int | None = None
+    evaluated: int | None = None
+    repaired: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """How tokens are drawn. Every field is always sent: engines' own defaults differ.
+
+    ``temperature`` 0 is greedy; ``top_k`` 0, ``top_p`` 1 and ``min_p`` 0 are off. ``logit_bias``
+    maps token ids to additive biases on the logits.
+    """
+
+    temperature: float = 0.6
+    top_p: float = 0.95
+    top_k: int = 20
+    min_p: float = 0.0
+    logit_bias: Mapping[int, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One turn of a conversation, in the chat template's terms."""
+
+    role: Literal["system", "user", "assistant", "tool"]
+    content: str
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """What a chat template renders: every message, never only the last one.
+
+    ``prefill`` opens the assistant's turn with given text (for example ``<think>\\n``);
+    ``template_kwargs`` reach the template unchanged (for example ``enable_thinking``).
+    """
+
+    messages: tuple[Message, ...]
+    prefill: str = ""
+    template_kwargs: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """A rendered chat prompt: its ids, its text, and the open assistant part of that text."""
+
+    ids: tuple[int, ...]
+    text: str
+    assistant: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class EngineInfo:
+    """What an engine says of itself.
+
+    ``context`` is the tokens one conversation may hold. ``vocabulary`` is a fingerprint: equal
+    strings mean that every id, added tokens included, means the same on both engines; "" is
+    unknown and never equal. ``slots`` are conversations whose prefix cache can live at once.
+    """
+
+    model: str
+    context: int
+    vocabulary: str = ""
+    slots: int = 1
+    rollback: Literal["free", "costly", "unknown"] = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentRequest:
+    """One engine's turn: continue ``ids`` by at most ``max_tokens`` tokens.
+
+    ``session`` names the conversation (its cache slot); ``top`` asks for that many candidates with
+    each piece. ``seed`` None lets the engine draw one.
+    """
+
+    ids: tuple[int, ...]
+    max_tokens: int
+    sampling: Sampling
+    session: str
+    seed: int | None = None
+    top: int = 0

@@ -1,0 +1,98 @@
+"""The cost model: closed forms that say what a relay can gain, and what it did.
+
+With L, S = decode and l, s = catch-up milliseconds per token of the large and the small model, and
+u = utilization (the large model's share of the tokens):
+
+- two devices (or GPUs where catch-up hides in memory-bound decoding):
+  ceiling = L / (u L + (1 - u) S);
+- one compute-bound device: ceiling = L / (u (L + s) + (1 - u) (S + l)): every token is decoded by
+  one model and caught up by the other.
+
+The ceiling is the speed-up if switching itself cost nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ._results import Usage
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """Milliseconds per token.
+
+    Attributes:
+        large_decode, small_decode: of generating (L, S).
+        large_catch_up, small_catch_up: of reading what the other role wrote (l, s).
+    """
+
+    large_decode: float
+    small_decode: float
+    large_catch_up: float = 0.0
+    small_catch_up: float = 0.0
+
+
+def ceiling(costs: Costs, utilization: float, *, devices: int = 2) -> float:
+    """Speed-up over the large model alone if hand-offs were free.
+
+    Raises:
+        ValueError: a utilization outside [0, 1], or not one or two devices.
+    """
+    if not 0.0 <= utilization <= 1.0:
+        raise ValueError(f"utilization must be between 0 and 1, not {utilization}")
+    if devices not in (1, 2):
+        raise ValueError(f"one or two devices, not {devices}")
+    large, small = costs.large_decode, costs.small_decode
+    if devices == 1:
+        large, small = large + costs.small_catch_up, small + costs.large_catch_up
+    return costs.large_decode / (utilization * large + (1.0 - utilization) * small)
+
+
+def pays(costs: Costs, *, devices: int = 2) -> bool:
+    """Whether a delegated token can be cheaper than a large one at all."""
+    return ceiling(costs, 0.0, devices=devices) > 1.0
+
+
+def measured_costs(usage: Usage) -> Costs | None:
+    """Costs as one generation showed them; None where it is too short to tell.
+
+    Catch-up is estimated from what each request waited for its first token beyond one decode step,
+    per prompt token computed; it is 0 where the engine hides those counts.
+    """
+    large, small = usage.large.decode_ms, usage.small.decode_ms
+    if not large or not small:
+        return None
+    return Costs(large, small, usage.large.catch_up_ms or 0.0, usage.small.catch_up_ms or 0.0)
+
+
+def large_alone_seconds(usage: Usage) -> float | None:
+    """Estimated wall seconds of the large model writing as many tokens alone.
+
+    Its own measured decoding speed for every token after the first, its first request's wait for
+    the first. None where the large model decoded too little to tell. An estimate: alone it would
+    have written another text.
+    """
+    decode = usage.large.decode_ms
+    wait = usage.first_token_seconds
+    if decode is None or wait is None or not usage.completion_tokens:
+        return None
+    return wait + (usage.completion_tokens - 1) * decode / 1000.0
+
+
+def speedup(usage: Usage) -> float | None:
+    """Estimated speed-up over the large model alone; below 1 it is slower. Never clipped."""
+    alone = large_alone_seconds(usage)
+    return alone / usage.seconds if alone is not None and usage.seconds else None
+
+
+def money_saved(usage: Usage, *, large_price: float, small_price: float) -> tuple[float, float]:
+    """(saved, saved share) of the completion's price; prices are per million tokens.
+
+    Every small token is charged at its own price, discarded ones and probes included; prompt
+    tokens and catch-up are left out, since engines bill cached ones differently.
+    """
+    written = usage.large.tokens + usage.large.discarded, usage.small.tokens + usage.small.discarded
+    alone = (usage.large.tokens + usage.small.tokens) * large_price / 1e6
+    paid = (written[0] * large_price + written[1] * small_price) / 1e6
+    return alone - paid, (alone - paid) / alone if alone else 0.0

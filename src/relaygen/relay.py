@@ -1,0 +1,182 @@
+"""The loop: two engines write one text, a policy says who.
+
+`Generating` is one generation. It streams from the engine on duty, feeds the policy one token at a
+time, and at a hand-off keeps through token k, aborts, counts the rest as discarded and goes on with
+the other engine. What is kept stays as it is, so both engines' prefix caches hold.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+import uuid
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
+from dataclasses import replace
+
+from ._contexts import Contexts
+from ._desk import Ask, Desk, Said, Turn
+from ._errors import EngineError
+from ._events import Done, Event, Probed
+from ._inbox import Inbox
+from ._ledger import Ledger
+from ._meter import Meter
+from ._opening import Opening, open_generation
+from ._results import Generation
+from ._seeds import segment_seed
+from ._task import Task
+from ._types import Delta, Piece, Role, SegmentRequest
+from .engines.base import Engine
+
+
+class Generating:
+    """One generation over two engines.
+
+    Args:
+        engines: the engines of the roles that the task's policy uses.
+        task: what to do.
+    """
+
+    def __init__(self, engines: Mapping[Role, Engine], task: Task) -> None:
+        self._engines = engines
+        self._task = task
+        self._key = uuid.uuid4().hex
+        self._started = time.perf_counter()
+        self._ledger = Ledger(stops=task.stop, elapsed=self._elapsed)
+        self._requests = 0
+        self._known: dict[Role, int] = {}  # ids that each engine has computed or generated
+
+    def _elapsed(self) -> float:
+        return time.perf_counter() - self._started
+
+    def snapshot(self) -> Generation:
+        """What has been written so far; at the end, the result."""
+        return self._ledger.generation()
+
+    async def events(self) -> AsyncGenerator[Event, None]:
+        """Run; the last event is `Done`.
+
+        Raises:
+            EngineError: an engine failed that nobody could stand in for.
+        """
+        try:
+            await self._open()
+            while self._ledger.finished is None:
+                async with aclosing(self._segment()) as steps:
+                    async for _ in steps:
+                        for event in self._ledger.take_events():
+                            yield event
+            for event in self._ledger.take_events():
+                yield event
+            yield Done(self.snapshot())
+        finally:
+            for engine in self._engines.values():
+                await engine.release(self._key)
+
+    async def _open(self) -> None:
+        opening = await open_generation(self._engines, self._task)
+        self._contexts = Contexts(opening.prompts, shared=opening.shared)
+        self._opening: Opening = opening
+        seed = secrets.randbits(31) if self._task.seed is None else self._task.seed
+        self._desk = Desk(self._task, opening, self._ledger, self._contexts, seed)
+
+    async def _segment(self) -> AsyncGenerator[None, None]:
+        """One engine request, from its start to the decision who goes on."""
+        desk, turn = self._desk, self._desk.turn
+        usage = self._ledger.usage.of(turn.role)
+        meter = Meter(usage, expected=self._known.get(turn.role, 0))
+        desk.begin(meter)
+        following: Turn | None = None
+        try:
+            request = await self._request(turn)
+            stream = self._engines[turn.role].stream(request)
+            async with aclosing(Inbox(stream)) as inbox:
+                while following is None:
+                    delta = await inbox.get()
+                    meter.read(delta)
+                    following = await self._take(delta, inbox)
+                    yield
+            self._known[turn.role] = len(request.ids) + max(0, desk.written - 1)
+        except EngineError as error:
+            error.role = error.role or turn.role
+            following = desk.failed(error)
+        desk.end(following)
+        if desk.turn.closing:
+            await self._close_thinking(desk.turn)
+        yield
+
+    async def _request(self, turn: Turn) -> SegmentRequest:
+        ids = await self._contexts.ids(turn.role, self._engines[turn.role])
+        number, self._requests = self._requests, self._requests + 1
+        return SegmentRequest(
+            ids=ids,
+            max_tokens=self._desk.allowance,
+            sampling=self._task.sampling,
+            session=self._key,
+            seed=segment_seed(self._task.seed, self._task.choice, number),
+        )
+
+    async def _take(self, delta: Delta, inbox: Inbox) -> Turn | None:
+        """One delta, token by token; what lies behind a hand-off is counted as discarded."""
+        for position, piece in enumerate(delta.pieces):
+            said = await self._settle(self._desk.receive(piece), inbox)
+            if said is not None:
+                self._desk.surplus = len(delta.pieces) - position - 1 + inbox.waiting
+                return said
+        if delta.end is None:
+            return None
+        said = await self._settle(self._desk.ended(), inbox)
+        return said if said is not None else self._desk.close(delta.end)
+
+    async def _settle(self, said: Said, inbox: Inbox) -> Turn | None:
+        """Probe as often as asked."""
+        while isinstance(said, Ask):
+            said = self._desk.answered(await self._probe(said.role, inbox))
+        return said
+
+    async def _probe(self, role: Role, inbox: Inbox) -> Piece | None:
+        """One token of `role` with its two best candidates; the stream is read on meanwhile."""
+        task = asyncio.ensure_future(self._ask(role))
+        try:
+            await inbox.until(task)
+        finally:
+            task.cancel()
+        return task.result()
+
+    async def _ask(self, role: Role) -> Piece | None:
+        started = time.perf_counter()
+        usage = self._ledger.usage.of(role)
+        meter = Meter(usage, expected=self._known.get(role, 0))
+        usage.probes += 1
+        piece: Piece | None = None
+        try:
+            ids = await self._contexts.ids(role, self._engines[role])
+            request = SegmentRequest(
+                ids=ids,
+                max_tokens=1,
+                sampling=replace(self._task.sampling, temperature=0.0),
+                session=self._key,
+                top=2,
+            )
+            async with aclosing(self._engines[role].stream(request)) as stream:
+                async for delta in stream:
+                    meter.read(delta)
+                    piece = delta.pieces[0] if delta.pieces and piece is None else piece
+            self._known[role] = len(ids)
+        except EngineError as error:
+            self._ledger.note(f"a probe failed: {error}")
+        usage.discarded += piece is not None
+        meter.stop()
+        margin = piece.margin if piece is not None else None
+        self._ledger.events.append(Probed(role, margin, time.perf_counter() - started))
+        return piece
+
+    async def _close_thinking(self, turn: Turn) -> None:
+        """Insert the end of thinking, by the ids of the pair's shared or first tokenizer."""
+        thinking, ids = self._task.thinking, self._opening.insertion
+        if thinking is None:
+            return
+        self._contexts.insert(thinking.insertion, ids)
+        self._ledger.insert("end_of_thinking", thinking.insertion, ids, turn.why)
+        self._desk.answer()
