@@ -41,7 +41,7 @@ class RelayGenError(Exception):
         self.hint = hint
 
 
-class UsageError(RelayGenError):
+class UsageError(RelayGenError, ValueError):
     """The call, a flag or a value makes no sense."""
 
     exit_code = 2

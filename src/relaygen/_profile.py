@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, ClassVar, Literal
 
 from ._task import AnswerRole, Thinking
 from ._types import Sampling
@@ -21,6 +21,8 @@ class Provenance:
         rule: how cues were chosen.
         notes: what a reader should know, one line each.
     """
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = {"extra": "forbid"}  # no misspelt entries
 
     source: str
     scorer: str = ""
@@ -48,6 +50,8 @@ class Profile:
         max_consecutive_delegations: see `RelayPolicy`.
         provenance: where the cues come from.
     """
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = {"extra": "forbid"}  # no misspelt entries
 
     name: str
     description: str

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, ClassVar, Literal
 
 from ._errors import UsageError
 from ._types import Conversation, Sampling
@@ -18,6 +18,8 @@ class Thinking:
 
     ``insertion`` is what the loop writes when it has to close the thinking itself.
     """
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = {"extra": "forbid"}  # no misspelt entries
 
     opening: str = "<think>"
     closing: str = "</think>"

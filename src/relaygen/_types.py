@@ -1,6 +1,6 @@
 """The words of the project as types: roles, stages, pieces, deltas.
 
-Pure data, shared by every layer; nothing here imports anything else of ours.
+Pure data, shared by every layer; nothing here imports anything else of ours but the errors.
 """
 
 from __future__ import annotations
@@ -8,7 +8,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
+
+from ._errors import UsageError
 
 Role = Literal["large", "small"]
 """Which model of the pair."""
@@ -77,13 +79,27 @@ class Sampling:
 
     ``temperature`` 0 is greedy; ``top_k`` 0, ``top_p`` 1 and ``min_p`` 0 are off. ``logit_bias``
     maps token ids to additive biases on the logits.
+
+    Raises:
+        UsageError: a value is out of range.
     """
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = {"extra": "forbid"}  # no misspelt entries
 
     temperature: float = 0.6
     top_p: float = 0.95
     top_k: int = 20
     min_p: float = 0.0
     logit_bias: Mapping[int, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not 0.0 <= self.temperature <= 2.0:
+            raise UsageError(f"temperature must be between 0 and 2, not {self.temperature}")
+        for name, value in (("top_p", self.top_p), ("min_p", self.min_p)):
+            if not 0.0 <= value <= 1.0:
+                raise UsageError(f"{name} must be between 0 and 1, not {value}")
+        if self.top_k < 0:
+            raise UsageError(f"top_k must be 0 (off) or more, not {self.top_k}")
 
 
 @dataclass(frozen=True, slots=True)

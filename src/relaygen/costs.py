@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ._errors import UsageError
 from ._results import Usage
 
 
@@ -37,12 +38,12 @@ def ceiling(costs: Costs, utilization: float, *, devices: int = 2) -> float:
     """Speed-up over the large model alone if hand-offs were free.
 
     Raises:
-        ValueError: a utilization outside [0, 1], or not one or two devices.
+        UsageError: a utilization outside [0, 1], or not one or two devices.
     """
     if not 0.0 <= utilization <= 1.0:
-        raise ValueError(f"utilization must be between 0 and 1, not {utilization}")
+        raise UsageError(f"utilization must be between 0 and 1, not {utilization}")
     if devices not in (1, 2):
-        raise ValueError(f"one or two devices, not {devices}")
+        raise UsageError(f"one or two devices, not {devices}")
     large, small = costs.large_decode, costs.small_decode
     if devices == 1:
         large, small = large + costs.small_catch_up, small + costs.large_catch_up

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
+from .._errors import UsageError
 from .._types import Kind, Piece, Role, Stage
 from ..text.cues import CueSet
 from ..text.reader import Reader
@@ -41,11 +42,11 @@ def group_cues(
     """The cues of the named groups, matched in either case.
 
     Raises:
-        ValueError: a group is not among `known`.
+        UsageError: a group is not among `known`.
     """
     unknown = [name for name in groups if name not in known]
     if unknown:
-        raise ValueError(f"unknown cue group {unknown[0]!r}; there are {', '.join(known)}")
+        raise UsageError(f"unknown cue group {unknown[0]!r}; there are {', '.join(known)}")
     return CueSet([cue for name in groups for cue in known[name]], ignore_case=True)
 
 
@@ -63,7 +64,7 @@ class OneShotPolicy:
         max_switches: 1, or 0 for a policy that never switches.
 
     Raises:
-        ValueError: a value is out of range.
+        UsageError: a value is out of range.
     """
 
     cues: CueSet = field(default_factory=group_cues)
@@ -79,11 +80,11 @@ class OneShotPolicy:
 
     def __post_init__(self) -> None:
         if self.check_every < 1 or self.window < 1:
-            raise ValueError("check_every and window must be at least 1")
+            raise UsageError("check_every and window must be at least 1")
         if not 0.0 <= self.switch_threshold <= 1.0:
-            raise ValueError("switch_threshold is a margin, between 0 and 1")
+            raise UsageError("switch_threshold is a margin, between 0 and 1")
         if self.max_switches not in (0, 1):
-            raise ValueError("one-shot switches at most once: max_switches is 0 or 1")
+            raise UsageError("one-shot switches at most once: max_switches is 0 or 1")
 
     @classmethod
     def classic(cls, cues: CueSet | None = None) -> OneShotPolicy:

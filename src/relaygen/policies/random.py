@@ -6,6 +6,7 @@ import random
 from dataclasses import dataclass
 from typing import ClassVar
 
+from .._errors import UsageError
 from .._types import Kind, Piece, Role, Stage
 from ..text.reader import Reader, Reading
 from .base import STAY, After, Decision, HandOff, Start, Stay, Token
@@ -26,7 +27,7 @@ class RandomPolicy:
     from the generation's seed.
 
     Raises:
-        ValueError: `share` is not in [0, 1].
+        UsageError: `share` is not in [0, 1].
     """
 
     share: float
@@ -38,7 +39,7 @@ class RandomPolicy:
 
     def __post_init__(self) -> None:
         if not 0.0 <= self.share <= 1.0:
-            raise ValueError(f"share must be between 0 and 1, not {self.share}")
+            raise UsageError(f"share must be between 0 and 1, not {self.share}")
 
     def start(self, start: Start) -> RandomSession:
         """A fresh session."""

@@ -47,7 +47,7 @@ class RelayPolicy:
         """From plain strings.
 
         Raises:
-            ValueError: a cue is empty.
+            UsageError: a cue is empty.
         """
         cue_set = CueSet(cues)
         return cls(cue_set, CueSet([m for m in markers if m not in cue_set]))

@@ -16,6 +16,7 @@ import unicodedata
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from .._errors import UsageError
 from .scanner import Scanner
 
 # Hiragana to Katakana, CJK ideographs with their extensions: words there have no spaces between.
@@ -53,7 +54,7 @@ class CueSet:
         ignore_case: whether letters match in either case.
 
     Raises:
-        ValueError: a cue is empty.
+        UsageError: a cue is empty.
     """
 
     __slots__ = ("_by_last", "longest", "names", "normalized")
@@ -65,7 +66,7 @@ class CueSet:
         for given in cues:
             name = given.strip()
             if not name:
-                raise ValueError("a cue must have a character that is not white space")
+                raise UsageError("a cue must have a character that is not white space")
             if name != given:
                 normalized.append(given)
             if name in names:

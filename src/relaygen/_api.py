@@ -1,0 +1,221 @@
+"""The Python API: one object for a pair, sync and async."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Coroutine, Iterator, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, TypeVar
+
+from ._errors import EngineError
+from ._events import Event
+from ._pair import EngineSpec, make_engine
+from ._profile import Profile
+from ._results import Generation
+from ._sync import Iteration, LoopThread
+from ._task import Limits, Task
+from ._types import Conversation, Message, Role, Sampling
+from .engines.base import Engine
+from .policies.base import Policy
+from .relay import Generating
+
+T = TypeVar("T")
+
+EMBEDDED_PROFILE = "embedded"
+"""The profile of the default pair."""
+
+Question = str | Sequence[Message]
+"""One user message, or a whole conversation."""
+
+
+class Relay:
+    """A large and a small model that write one answer together.
+
+    Args:
+        large, small: an engine; the URL of a llama-server; a GGUF path, a catalogue name or a hub
+            id (these run embedded); None for the embedded default.
+        profile: a shipped profile's name, a file, or a `Profile`.
+        policy: a policy, or its name with an option, for example ``random:0.3``.
+        ctx: tokens of context of an embedded engine, per conversation.
+        threads: CPU threads of an embedded engine; None for all usable ones.
+        ngl: layers of an embedded engine on the GPU.
+
+    Engines start with the first generation. Use it as a context manager (sync or async, not both),
+    or call `close`.
+
+    Raises:
+        ProfileError, UsageError, ModelError, MissingExtraError: see each.
+    """
+
+    def __init__(
+        self,
+        large: EngineSpec = None,
+        small: EngineSpec = None,
+        *,
+        profile: Profile | str | Path = EMBEDDED_PROFILE,
+        policy: Policy | str = "relay",
+        ctx: int = 4096,
+        threads: int | None = None,
+        ngl: int = 0,
+    ) -> None:
+        from .profiles import load, make_policy
+
+        self.profile = profile if isinstance(profile, Profile) else load(profile)
+        self.policy = make_policy(policy, self.profile) if isinstance(policy, str) else policy
+        self.engines: Mapping[Role, Engine] = {
+            "large": make_engine(large, "large", ctx=ctx, threads=threads, ngl=ngl),
+            "small": make_engine(small, "small", ctx=ctx, threads=threads, ngl=ngl),
+        }
+        self._checked: set[Role] = set()
+        self._loop: LoopThread | None = None
+
+    def task(
+        self,
+        question: Question,
+        *,
+        system: str | None = None,
+        policy: Policy | str | None = None,
+        sampling: Sampling | None = None,
+        limits: Limits | None = None,
+        stop: Sequence[str] = (),
+        seed: int | None = None,
+        template_kwargs: Mapping[str, Any] | None = None,
+    ) -> Task:
+        """One generation's description, with this relay's profile as defaults.
+
+        Args:
+            question: the user's words, or a conversation.
+            system: a system message in front of it.
+            policy: instead of the relay's own.
+            sampling: instead of the profile's.
+            limits: token budgets.
+            stop: strings that end the answer.
+            seed: makes it reproducible, as far as the engines are deterministic.
+            template_kwargs: reach the chat template, for example ``enable_thinking``.
+
+        Raises:
+            UsageError: a value is out of range or does not fit the profile.
+        """
+        from .profiles import make_policy
+
+        messages = [Message("user", question)] if isinstance(question, str) else list(question)
+        if system is not None:
+            messages.insert(0, Message("system", system))
+        if isinstance(policy, str):
+            policy = make_policy(policy, self.profile)
+        profile = self.profile
+        return Task(
+            Conversation(tuple(messages), profile.prefill, dict(template_kwargs or {})),
+            policy or self.policy,
+            thinking=profile.tags if profile.thinking == "tags" else None,
+            answer_role=profile.answer_role,
+            sampling=sampling or profile.sampling,
+            limits=limits or Limits(),
+            stop=tuple(stop),
+            seed=seed,
+        )
+
+    def generating(self, task: Task) -> Generating:
+        """A generation that has not started; `events` runs it, `snapshot` looks at it."""
+        return Generating({role: self.engines[role] for role in task.policy.roles}, task)
+
+    async def astream(self, question: Question, **options: Any) -> AsyncGenerator[Event, None]:
+        """The events of one generation as they happen; options as in `task`.
+
+        Raises:
+            EngineError: an engine failed that nobody could stand in for.
+        """
+        task = self.task(question, **options)
+        await self.check_margins(task.policy)
+        async for event in self.generating(task).events():
+            yield event
+
+    async def agenerate(self, question: Question, **options: Any) -> Generation:
+        """One generation; options as in `task`.
+
+        Raises:
+            EngineError: an engine failed that nobody could stand in for.
+        """
+        task = self.task(question, **options)
+        await self.check_margins(task.policy)
+        generating = self.generating(task)
+        async for _ in generating.events():
+            pass
+        return generating.snapshot()
+
+    async def check_margins(self, policy: Policy) -> None:
+        """Margins are checked, not believed: once per engine, for policies that read them.
+
+        Raises:
+            EngineError: the engine gives no margins, or scales them by temperature.
+        """
+        from .engines._margins import margins_are_raw
+
+        for role in policy.margins - self._checked:
+            raw = await margins_are_raw(self.engines[role])
+            if raw is None:
+                raise EngineError(
+                    "it gives no log-probabilities of two candidates, which this policy needs",
+                    role=role,
+                    hint="switch speculative decoding off on this engine, or choose another policy",
+                )
+            if not raw:
+                raise EngineError(
+                    "its log-probabilities change with temperature, so margins mean nothing",
+                    role=role,
+                    hint="SGLang: set SGLANG_RETURN_ORIGINAL_LOGPROB=1; "
+                    "vLLM: --logprobs-mode raw_logprobs",
+                )
+            self._checked.add(role)
+
+    def _thread(self) -> LoopThread:
+        if self._loop is None:
+            self._loop = LoopThread()
+        return self._loop
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Run something async on this relay's own event loop."""
+        return self._thread().call(coroutine)
+
+    def generate(self, question: Question, **options: Any) -> Generation:
+        """`agenerate` for callers without an event loop."""
+        return self.run(self.agenerate(question, **options))
+
+    def stream(self, question: Question, **options: Any) -> Iterator[Event]:
+        """`astream` for callers without an event loop; closing the iterator aborts."""
+        iteration: Iteration[Event] = self._thread().iterate(self.astream(question, **options))
+        return iter(iteration)
+
+    async def aclose(self) -> None:
+        """Free the engines."""
+        for engine in self.engines.values():
+            await engine.aclose()
+
+    def close(self) -> None:
+        """Free the engines and the thread. Safe to call twice."""
+        if self._loop is not None:
+            self._loop.call(self.aclose())
+            self._loop.close()
+            self._loop = None
+
+    def __enter__(self) -> Relay:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Relay:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.aclose()
