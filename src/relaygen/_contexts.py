@@ -31,8 +31,8 @@ class Contexts:
             self._ids = {role: list(prompt.ids) for role, prompt in prompts.items()}
         self._backlog: dict[Role, list[tuple[str, bool]]] = {"large": [], "small": []}
 
-    def write(self, role: Role, piece: Piece, text: str) -> None:
-        """A kept token of `role`; `text` is what it completed.
+    def write(self, role: Role, piece: Piece, text: str, *, special: bool = False) -> None:
+        """A kept token of `role`; `text` is what it completed, `special` that it is a marker's.
 
         Raises:
             EngineReplyError: the engine hides its token ids.
@@ -41,7 +41,7 @@ class Contexts:
             raise EngineReplyError("the engine does not return token ids", role=role)
         self._ids[role].append(piece.id)
         if not self.shared and other(role) in self._ids:
-            self._hear(other(role), text, special=False)
+            self._hear(other(role), text, special=special)
 
     def insert(self, text: str, ids: tuple[int, ...]) -> None:
         """An insertion; `ids` are those of a shared vocabulary."""

@@ -87,16 +87,18 @@ class Desk:
         self._seed = seed
         self._utf8 = Utf8()
         self._guard = RepetitionGuard(task.limits.max_repeats)
-        self.turn = Turn(task.policy.first, "lead", "start", "")
+        first = task.policy.first
+        self._solo = "small" not in opening.infos  # the small engine is out for this generation
+        self.turn = Turn(first if first in opening.infos else other(first), "lead", "start", "")
         self._detector = StageDetector(*opening.markers[self.turn.role], opening.phase)
         thinking = opening.phase != "answer"
         for note in opening.notes:
             ledger.note(note)
         ledger.start("reasoning" if thinking else "answer", thinking=thinking)
         self._session = self._start_session(thinking)
-        self._solo = False  # the small engine is out for the rest of this generation
         self._failures = 0
         self._handoff: tuple[HandedOff, float] | None = None  # shown with its first token
+        ledger.usage.prompt_tokens = contexts.size(self.turn.role)
         if self._room(self.turn.role) < 1:
             raise ContextLengthError(
                 f"the prompt has {contexts.size(self.turn.role)} tokens, the context holds "
@@ -202,7 +204,7 @@ class Desk:
 
     def _obey(self, decision: Decision) -> Said:
         if isinstance(decision, Stay):
-            return self._keep(self._fed - decision.held)
+            return self._keep(self._whole(self._fed - decision.held))
         if isinstance(decision, HandOff):
             role = other(self.turn.role)
             if not self._available(role):
@@ -216,6 +218,12 @@ class Desk:
             return Ask(decision.role) if self._available(decision.role) else self.answered(None)
         return self._closing("policy") if self._ledger.stage == "reasoning" else None
 
+    def _whole(self, count: int) -> int:
+        """`count` without the tokens of an incomplete last character."""
+        while count > self._kept and not self._tokens[count - 1].whole:
+            count -= 1
+        return count
+
     def _keep(self, count: int) -> Turn | None:
         """Keep the first `count` tokens of this segment."""
         while self._kept < count:
@@ -224,12 +232,12 @@ class Desk:
                 return turn
         return None
 
-    def _keep_one(self, shown: str | None = None) -> Turn | None:
+    def _keep_one(self, *, marker: bool = False) -> Turn | None:
         token = self._tokens[self._kept]
         self._kept += 1
         self.written += 1
-        self._ledger.keep(token, shown=shown)
-        self._contexts.write(self.turn.role, token.piece, token.text)
+        self._ledger.keep(token, shown="" if marker else None)
+        self._contexts.write(self.turn.role, token.piece, token.text, special=marker)
         if self._ledger.stopped:
             return self._finish("stop")
         if self._guard.feed(token.piece.data if token.piece.id is None else token.piece.id):
@@ -247,7 +255,7 @@ class Desk:
             return said
         self._ledger.show(found.before)
         while self._kept < len(self._tokens):
-            said = self._keep_one(shown="") or said
+            said = self._keep_one(marker=True) or said
         self._released = self._fed = self._kept
         if said is not None:
             return said
@@ -337,13 +345,12 @@ class Desk:
         self._detector.flush()
         self._found = Found(0)
         if not self._contexts.shared:  # half a character cannot cross as text
-            while self._released and not self._tokens[self._released - 1].whole:
-                self._released -= 1
+            self._released = self._whole(self._released)
         said = self._advance()
         if not isinstance(said, Turn):
             said = self._keep(self._released)
         if self.turn.role == "large" or not self._available("large"):
-            self.end(said or self._finish("cancelled"))
+            self.end(said or self._finish("cancelled"), time.perf_counter())
             raise error
         self._ledger.usage.fallbacks += 1
         self._ledger.events.append(
@@ -356,21 +363,22 @@ class Desk:
 
     # After a request.
 
-    def end(self, following: Turn) -> None:
-        """The engine request is over and `following` was decided."""
+    def end(self, following: Turn, decided: float) -> None:
+        """The engine request is over; `following` was decided at `decided` (perf_counter)."""
         discarded = len(self._tokens) - self._kept + self.surplus
         self._ledger.usage.of(self.turn.role).discarded += discarded
         if discarded:
             self._utf8.reset()
         self._detector.restore(self._ledger.stage)
         self._ledger.end(self._meter.stop())
-        self._next(self._within_budget(following), discarded)
+        self._next(self._within_budget(following), decided, discarded)
 
     def answer(self) -> None:
         """The end of thinking was inserted: on to the answer."""
         self._detector.close()
         self._ledger.change_stage("answer")
-        self._next(self._within_budget(Turn(self._answering(), "lead", "stage", "stage")), 0)
+        following = self._within_budget(Turn(self._answering(), "lead", "stage", "stage"))
+        self._next(following, time.perf_counter(), 0)
 
     def _answering(self) -> Role:
         role = self._session.answer(self.turn.role)
@@ -391,7 +399,7 @@ class Desk:
             return self._within_budget(self._closing("budget"))
         return self._out_of_room(turn) if self._room(turn.role) < 1 else turn
 
-    def _next(self, turn: Turn, discarded: int) -> None:
+    def _next(self, turn: Turn, decided: float, discarded: int) -> None:
         previous, self.turn = self.turn, turn
         if turn.finish is not None:
             self._ledger.finish(turn.finish, self._utf8.finish())
@@ -408,7 +416,7 @@ class Desk:
                 discarded,
                 0.0,
             )
-            self._handoff = (event, time.perf_counter())
+            self._handoff = (event, decided)
 
     def _show_handoff(self) -> None:
         if self._handoff is not None:

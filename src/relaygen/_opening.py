@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from ._errors import EngineError
 from ._task import Task, Thinking
 from ._types import ROLES, Conversation, EngineInfo, Prompt, Role
 from .engines.base import Engine
@@ -17,7 +18,7 @@ class Opening:
     """Everything that is known before the first token.
 
     Attributes:
-        infos: of the engines that take part.
+        infos: of the engines that take part; the small one is missing where it did not answer.
         prompts: one per role; one in all where the vocabularies are equal.
         shared: whether token ids mean the same on both engines.
         phase: where the assistant's part of the prompt leaves the thinking.
@@ -41,39 +42,56 @@ async def open_generation(engines: Mapping[Role, Engine], task: Task) -> Opening
     Raises:
         EngineError: an engine does not start or answer, or refuses the conversation.
     """
-    roles: list[Role] = [role for role in ROLES if role in engines]
-    answers = await asyncio.gather(*(engines[role].info() for role in roles))
-    infos = dict(zip(roles, answers, strict=True))
-    rendered = await asyncio.gather(*(engines[role].render(task.conversation) for role in roles))
-    prompts = dict(zip(roles, rendered, strict=True))
+    notes: list[str] = []
+    met = await asyncio.gather(
+        *(_meet(engines[role], task) for role in ROLES if role in engines),
+        return_exceptions=True,
+    )
+    infos: dict[Role, EngineInfo] = {}
+    prompts: dict[Role, Prompt] = {}
+    markers: dict[Role, tuple[Marker, Marker]] = {}
+    for role, found in zip([role for role in ROLES if role in engines], met, strict=True):
+        if isinstance(found, EngineError):
+            found.role = found.role or role
+        if isinstance(found, EngineError) and role == "small" and "large" in infos:
+            notes.append(f"the large model went on alone: {found}")
+        elif isinstance(found, BaseException):
+            raise found
+        else:
+            infos[role], prompts[role], markers[role] = found
+    roles = list(infos)
     fingerprints = {info.vocabulary for info in infos.values()}
     shared = len(roles) == 1 or (len(fingerprints) == 1 and "" not in fingerprints)
-    notes = []
     if shared and len(roles) == 2:
         if prompts["large"].ids != prompts["small"].ids:
             notes.append(
                 "the two models' chat templates differ; both continue the large model's prompt"
             )
         del prompts["small"]
-    thinking = task.thinking or Thinking()
     first = roles[0]
-    markers = {role: await _markers(engines[role], thinking, task) for role in roles}
+    insertion: tuple[int, ...] = ()
+    if task.thinking is not None:
+        insertion = await engines[first].tokenize(task.thinking.insertion, special=True)
     return Opening(
         infos=infos,
         prompts=prompts,
         shared=shared,
         phase=_phase(prompts[first].assistant, task.thinking, task.conversation),
         markers=markers,
-        insertion=await engines[first].tokenize(thinking.insertion, special=True)
-        if task.thinking
-        else (),
+        insertion=insertion,
         notes=tuple(notes),
     )
 
 
-async def _markers(engine: Engine, thinking: Thinking, task: Task) -> tuple[Marker, Marker]:
-    if task.thinking is None:
-        return Marker(thinking.opening), Marker(thinking.closing)
+async def _meet(engine: Engine, task: Task) -> tuple[EngineInfo, Prompt, tuple[Marker, Marker]]:
+    info = await engine.info()
+    prompt = await engine.render(task.conversation)
+    return info, prompt, await _markers(engine, task.thinking)
+
+
+async def _markers(engine: Engine, thinking: Thinking | None) -> tuple[Marker, Marker]:
+    if thinking is None:
+        return Marker(""), Marker("")  # never looked for
     found = []
     for text in (thinking.opening, thinking.closing):
         ids = await engine.tokenize(text, special=True)

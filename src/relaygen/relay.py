@@ -96,12 +96,14 @@ class Generating:
                     delta = await inbox.get()
                     meter.read(delta)
                     following = await self._take(delta, inbox)
-                    yield
+                    if following is None:
+                        yield
+                decided = time.perf_counter()  # leaving this block aborts the stream
             self._known[turn.role] = len(request.ids) + max(0, desk.written - 1)
         except EngineError as error:
             error.role = error.role or turn.role
-            following = desk.failed(error)
-        desk.end(following)
+            following, decided = desk.failed(error), time.perf_counter()
+        desk.end(following, decided)
         if desk.turn.closing:
             await self._close_thinking(desk.turn)
         yield
