@@ -71,7 +71,16 @@ def test_self_relay_identity(policy: Policy, script: str, burst: int) -> None:
 
 SENTENCES = st.lists(
     st.sampled_from(
-        ["We add 3.14", "Thus x = 2", "So", "Now e.g. 5!", "\\(a. b\\)", "naïve 龘🦄", "Therefore", "$5"]
+        [
+            "We add 3.14",
+            "Thus x = 2",
+            "So",
+            "Now e.g. 5!",
+            "\\(a. b\\)",
+            "naïve 龘🦄",
+            "Therefore",
+            "$5",
+        ]
     ),
     min_size=1,
     max_size=12,
@@ -357,13 +366,35 @@ def test_max_tokens_counts_everything() -> None:
 
 def test_the_reasoning_budget_closes_the_thinking() -> None:
     answering = ScriptedEngine(
-        free=lambda text: " " + THINKING.split()[5] if "</think>" not in text else "4" * ("4" not in text)
+        free=lambda text: (
+            " " + THINKING.split()[5] if "</think>" not in text else "4" * ("4" not in text)
+        )
     )
-    result = run(LargeOnly(), large=answering, limits=limits(max_reasoning_tokens=12), prefill="<think>")
+    result = run(
+        LargeOnly(), large=answering, limits=limits(max_reasoning_tokens=12), prefill="<think>"
+    )
     usage = result.generation.usage
     assert usage.reasoning_tokens == 12 + usage.inserted_tokens
     assert result.of(Inserted)[0].why == "budget"
     assert result.generation.answer == "4"
+
+
+def test_an_insertion_never_overruns_the_budget() -> None:
+    insertion = tokens("\n</think>\n\n")
+    for budget in range(12, 12 + insertion + 3):
+        large = ScriptedEngine(free=lambda text: "4" if "</think>" in text else " a")
+        result = run(
+            LargeOnly(),
+            "",
+            large=large,
+            thinking=Thinking(),
+            prefill="<think>",
+            limits=limits(max_reasoning_tokens=10, max_tokens=budget, max_repeats=0),
+        )
+        fits = budget > 10 + insertion
+        assert result.generation.usage.completion_tokens == (budget if fits else 10)
+        assert result.generation.finish == "length"
+        assert bool(result.of(Inserted)) == fits
 
 
 def test_a_delegated_segment_ends_at_its_limit() -> None:
@@ -464,7 +495,9 @@ def test_the_so_loop_is_broken() -> None:
 
 
 def test_a_prompt_that_does_not_fit() -> None:
-    with pytest.raises(ContextLengthError, match="prompt has 7 tokens, the context holds 7") as caught:
+    with pytest.raises(
+        ContextLengthError, match="prompt has 7 tokens, the context holds 7"
+    ) as caught:
         run(RELAY, PLAIN, large=ScriptedEngine(PLAIN, context=7))
     assert caught.value.role == "large"
     assert "--ctx" in caught.value.hint
@@ -480,7 +513,9 @@ def test_the_small_models_context_always_applies() -> None:
 
 def test_a_small_lead_that_runs_into_its_context_hands_back() -> None:
     script = "We go. In conclusion " + "it is and " * 20 + "so."
-    small = ScriptedEngine(script, context=PROMPT + tokens("We go. In conclusion " + "it is and " * 6))
+    small = ScriptedEngine(
+        script, context=PROMPT + tokens("We go. In conclusion " + "it is and " * 6)
+    )
     result = run(OneShotPolicy(), script, small=small)
     assert result.generation.text == script
     assert [e.why for e in result.of(HandedOff)] == ["cue", "context"]
@@ -621,9 +656,7 @@ def test_a_failure_nobody_can_stand_in_for(policy: Policy, role: str) -> None:
     engines = {role: failing}
     other = "small" if role == "large" else "large"
     engines[other] = ScriptedEngine(PLAIN)
-    generating = Generating(
-        {r: engines[r] for r in policy.roles}, task(policy, thinking=None)
-    )
+    generating = Generating({r: engines[r] for r in policy.roles}, task(policy, thinking=None))
 
     async def go() -> None:
         async for _ in generating.events():
@@ -747,7 +780,9 @@ class _Saying(_Asking):
 
 def test_a_policy_may_close_the_thinking() -> None:
     policy = _Saying(Insert("end_of_thinking"))
-    large = ScriptedEngine(free=lambda text: "4" * ("4" not in text) if "</think>" in text else " a")
+    large = ScriptedEngine(
+        free=lambda text: "4" * ("4" not in text) if "</think>" in text else " a"
+    )
     result = run(policy, "", large=large, thinking=Thinking(), prefill="<think>")  # type: ignore[arg-type]
     assert result.generation.text == " a a a a a\n</think>\n\n4"
     assert result.of(Inserted)[0].why == "policy"

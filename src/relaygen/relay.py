@@ -16,7 +16,7 @@ from contextlib import aclosing
 from dataclasses import replace
 
 from ._contexts import Contexts
-from ._desk import Ask, Desk, Said, Turn
+from ._desk import Ask, Desk, Said
 from ._errors import EngineError
 from ._events import Done, Event, Probed
 from ._inbox import Inbox
@@ -26,6 +26,7 @@ from ._opening import Opening, open_generation
 from ._results import Generation
 from ._seeds import segment_seed
 from ._task import Task
+from ._turns import Turn
 from ._types import Delta, Piece, Role, SegmentRequest
 from .engines.base import Engine
 
@@ -83,7 +84,7 @@ class Generating:
 
     async def _segment(self) -> AsyncGenerator[None, None]:
         """One engine request, from its start to the decision who goes on."""
-        desk, turn = self._desk, self._desk.turn
+        desk, turn = self._desk, self._desk.turns.now
         usage = self._ledger.usage.of(turn.role)
         meter = Meter(usage, expected=self._known.get(turn.role, 0))
         desk.begin(meter)
@@ -104,8 +105,8 @@ class Generating:
             error.role = error.role or turn.role
             following, decided = desk.failed(error), time.perf_counter()
         desk.end(following, decided)
-        if desk.turn.closing:
-            await self._close_thinking(desk.turn)
+        if desk.turns.now.closing:
+            await self._close_thinking(desk.turns.now.why)
         yield
 
     async def _request(self, turn: Turn) -> SegmentRequest:
@@ -113,7 +114,7 @@ class Generating:
         number, self._requests = self._requests, self._requests + 1
         return SegmentRequest(
             ids=ids,
-            max_tokens=self._desk.allowance,
+            max_tokens=self._desk.turns.allowance,
             sampling=self._task.sampling,
             session=self._key,
             seed=segment_seed(self._task.seed, self._task.choice, number),
@@ -174,11 +175,11 @@ class Generating:
         self._ledger.events.append(Probed(role, margin, time.perf_counter() - started))
         return piece
 
-    async def _close_thinking(self, turn: Turn) -> None:
+    async def _close_thinking(self, why: str) -> None:
         """Insert the end of thinking, by the ids of the pair's shared or first tokenizer."""
         thinking, ids = self._task.thinking, self._opening.insertion
         if thinking is None:
             return
         self._contexts.insert(thinking.insertion, ids)
-        self._ledger.insert("end_of_thinking", thinking.insertion, ids, turn.why)
-        self._desk.answer()
+        self._ledger.insert("end_of_thinking", thinking.insertion, ids, why)
+        self._desk.inserted()

@@ -1,0 +1,201 @@
+"""Who is next: availability, budgets and the hand-offs that follow from them.
+
+Synchronous and without I/O. `Turns` knows nothing of tokens on their way; it looks at what the
+ledger has kept.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+
+from ._contexts import Contexts
+from ._errors import ContextLengthError, EngineError
+from ._events import FellBack, HandedOff
+from ._ledger import Ledger
+from ._opening import Opening
+from ._results import Finish
+from ._task import Task
+from ._types import End, Kind, Role, other
+from .policies.base import After
+
+_PATIENCE = 3
+"""Failures of the small engine in one generation after which it is not asked again."""
+_OVERRUN = 3
+"""Tokens a delegated segment may overrun its limit by, to finish a multi-byte character."""
+_LEAST_ROOM = 8
+"""Tokens of free context below which a model is not handed the word."""
+_FULL = "the small model's context is full; the large one goes on alone"
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """Who writes next and why.
+
+    ``closing``: the end of thinking is inserted first. ``finish``: nobody writes.
+    """
+
+    role: Role
+    kind: Kind
+    after: After
+    why: str
+    cue: str = ""
+    closing: bool = False
+    finish: Finish | None = None
+
+
+class Turns:
+    """The turns of one generation.
+
+    Attributes:
+        now: who is on duty.
+        solo: the small engine is out for the rest of this generation.
+
+    Raises:
+        ContextLengthError: the prompt does not fit the first engine.
+    """
+
+    def __init__(self, task: Task, opening: Opening, ledger: Ledger, contexts: Contexts) -> None:
+        self._task = task
+        self._opening = opening
+        self._ledger = ledger
+        self._contexts = contexts
+        self._failures = 0
+        self._handoff: tuple[HandedOff, float] | None = None  # shown with its first token
+        self.solo = "small" not in opening.infos
+        first = task.policy.first
+        self.now = Turn(first if first in opening.infos else other(first), "lead", "start", "")
+        ledger.usage.prompt_tokens = contexts.size(self.now.role)
+        if self._room(self.now.role) < 1:
+            raise ContextLengthError(
+                f"the prompt has {contexts.size(self.now.role)} tokens, the context holds "
+                f"{opening.infos[self.now.role].context}",
+                role=self.now.role,
+                hint="start the engine with a larger context (--ctx), or shorten the prompt",
+            )
+
+    def _room(self, role: Role) -> int:
+        return self._opening.infos[role].context - self._contexts.size(role) - 1
+
+    @property
+    def allowance(self) -> int:
+        """Tokens that the engine on duty may generate."""
+        limits, usage = self._task.limits, self._ledger.usage
+        left = min(limits.max_tokens - usage.completion_tokens, self._room(self.now.role))
+        if self._ledger.stage == "reasoning" and limits.max_reasoning_tokens is not None:
+            left = min(left, limits.max_reasoning_tokens - usage.reasoning_tokens)
+        if self.now.kind == "delegate":
+            left = min(left, limits.max_segment_tokens + _OVERRUN)
+        return left
+
+    def available(self, role: Role) -> bool:
+        """Whether this role may be handed the word."""
+        if role not in self._task.policy.roles or (role == "small" and self.solo):
+            return False
+        if self._room(role) >= _LEAST_ROOM:
+            return True
+        if role == "small":
+            self._go_solo(_FULL)
+        return False
+
+    def _go_solo(self, note: str) -> None:
+        self.solo = True
+        self._ledger.note(note)
+
+    # What may come next.
+
+    def finish(self, finish: Finish) -> Turn:
+        """Nobody writes any more."""
+        return Turn(self.now.role, "lead", "stage", finish, finish=finish)
+
+    def closing(self, why: str) -> Turn:
+        """The loop closes the thinking."""
+        return Turn(self.now.role, "lead", "stage", why, closing=True)
+
+    def hand_back(self, after: After) -> Turn:
+        """A delegated segment ended without the policy's word."""
+        role = other(self.now.role)
+        return Turn(role if self.available(role) else self.now.role, "lead", after, after)
+
+    def looping(self) -> Turn:
+        """The text repeats itself: the large model goes on, else the stage closes."""
+        if self.now.role == "small" and self.available("large"):
+            return Turn("large", "lead", "loop", "loop")
+        if self._ledger.stage == "reasoning":
+            return self.closing("repetition")
+        return self.finish("repetition")
+
+    def after_end(self, end: End, *, wrote: bool) -> Turn:
+        """The engine ended its stream."""
+        if self.now.kind == "delegate":
+            return self.hand_back("turn" if end == "turn" else "limit")
+        if end == "turn":
+            thinking = self._ledger.stage == "reasoning"
+            return self.closing("turn") if thinking else self.finish("stop")
+        if end == "context" or not wrote:
+            return self._out_of_room(self.now)
+        return Turn(self.now.role, self.now.kind, "limit", "limit")
+
+    def after_failure(self, error: EngineError) -> Turn:
+        """The small engine failed; the large one carries on."""
+        self._ledger.usage.fallbacks += 1
+        kept = self._ledger.usage.completion_tokens
+        self._ledger.events.append(FellBack("small", str(error), kept))
+        self._failures += 1
+        if not error.retryable or self._failures >= _PATIENCE:
+            self._go_solo(f"the small model failed, the large one went on alone: {error}")
+        return Turn("large", "lead", "failure", "failure")
+
+    def _out_of_room(self, turn: Turn) -> Turn:
+        if turn.role == "small" and self.available("large"):
+            self._go_solo(_FULL)
+            return Turn("large", "lead", "limit", "context")
+        return self.finish("length")
+
+    def _within_budget(self, turn: Turn) -> Turn:
+        limits, usage = self._task.limits, self._ledger.usage
+        if turn.finish is not None:
+            return turn
+        inserting = len(self._opening.insertion) if turn.closing else 0
+        if usage.completion_tokens + inserting >= limits.max_tokens:
+            return self.finish("length")
+        if turn.closing:
+            return turn
+        budget = limits.max_reasoning_tokens
+        thought = usage.reasoning_tokens if self._ledger.stage == "reasoning" else 0
+        if budget is not None and thought >= budget:
+            return self._within_budget(self.closing("budget"))
+        return self._out_of_room(turn) if self._room(turn.role) < 1 else turn
+
+    # The change.
+
+    def proceed(self, turn: Turn, decided: float, discarded: int) -> None:
+        """Make this turn the current one, unless a budget decides otherwise.
+
+        Args:
+            turn: what was decided.
+            decided: when (perf_counter seconds).
+            discarded: tokens received beyond the point.
+        """
+        previous, self.now = self.now, self._within_budget(turn)
+        if self.now.finish is None and self.now.role != previous.role:
+            usage = self._ledger.usage
+            usage.handoffs += 1
+            event = HandedOff(
+                previous.role,
+                self.now.role,
+                self.now.kind,
+                self.now.why,
+                self.now.cue,
+                usage.completion_tokens,
+                discarded,
+                0.0,
+            )
+            self._handoff = (event, decided)
+
+    def arrived(self) -> None:
+        """The engine on duty sent something: now its hand-off is known in full."""
+        if self._handoff is not None:
+            event, decided = self._handoff
+            self._handoff = None
+            self._ledger.events.append(replace(event, seconds=time.perf_counter() - decided))
