@@ -49,7 +49,7 @@ def test_what_arrives_during_a_probe_waits_in_order() -> None:
 def test_a_stream_that_ends_early_is_an_error() -> None:
     async def body() -> None:
         async def nothing() -> AsyncGenerator[Delta, None]:
-            for delta in ():
+            for delta in list[Delta]():
                 yield delta
 
         with pytest.raises(EngineReplyError, match="without a finish reason"):

@@ -152,7 +152,10 @@ class Relay:
         from .engines._margins import margins_are_raw
 
         for role in policy.margins - self._checked:
-            raw = await margins_are_raw(self.engines[role])
+            engine = self.engines[role]
+            prompt = await engine.render(Conversation((Message("user", "One and one?"),)))
+            raw = await margins_are_raw(engine, prompt.ids, "margins")
+            await engine.release("margins")
             if raw is None:
                 raise EngineError(
                     "it gives no log-probabilities of two candidates, which this policy needs",

@@ -21,7 +21,7 @@ class LoopThread:
         self._thread.start()
 
     def call(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Run to the end; Ctrl-C in the caller cancels it and waits for its clean-up."""
+        """Run to the end; Ctrl-C in the caller cancels it."""
         future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
         try:
             return future.result()
@@ -48,18 +48,24 @@ class Iteration(Generic[T]):
 
     def __init__(self, generator: AsyncGenerator[T, None], loop: asyncio.AbstractEventLoop) -> None:
         self._items: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        self._future = asyncio.run_coroutine_threadsafe(self._pump(generator), loop)
+        self._loop = loop
+        self._over = threading.Event()
+        self._task: asyncio.Task[None] | None = None
+        loop.call_soon_threadsafe(self._start, generator)
+
+    def _start(self, generator: AsyncGenerator[T, None]) -> None:
+        # One task for the whole life: timeouts and cancellation inside need a single owner.
+        self._task = self._loop.create_task(self._pump(generator))
+        self._task.add_done_callback(lambda task: self._over.set())
 
     async def _pump(self, generator: AsyncGenerator[T, None]) -> None:
-        # One task for the whole life: timeouts and cancellation inside need a single owner.
         try:
             async with aclosing(generator):
                 async for item in generator:
                     self._items.put(item)
             self._items.put(self._END)
-        except BaseException as error:
+        except Exception as error:
             self._items.put(_Raised(error))
-            raise
 
     def __iter__(self) -> Iterator[T]:
         try:
@@ -72,12 +78,14 @@ class Iteration(Generic[T]):
 
     def close(self) -> None:
         """Abort the generator and wait for its clean-up. Safe to call twice."""
-        self._future.cancel()
-        while not isinstance(last := self._items.get(), _Raised) and last is not self._END:
-            pass
-        self._items.put(last)
+        self._loop.call_soon_threadsafe(self._cancel)
+        self._over.wait()
+
+    def _cancel(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
 
 
 class _Raised:
-    def __init__(self, error: BaseException) -> None:
+    def __init__(self, error: Exception) -> None:
         self.error = error

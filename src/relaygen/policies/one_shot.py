@@ -122,6 +122,9 @@ class OneShotSession:
 
     def begin(self, role: Role, kind: Kind, stage: Stage, after: After) -> None:
         """A segment begins."""
+        if after == "stage":  # another text
+            self._reader = Reader(self._policy.cues)
+            self._found.clear()
 
     def feed(self, token: Token) -> Decision:
         """One token."""

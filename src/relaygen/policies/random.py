@@ -64,6 +64,8 @@ class RandomSession:
         self._tokens[self._role] += self._segment
         self._segment = 0
         self._role, self._kind = role, kind
+        if after == "stage":  # another text
+            self._reader = Reader()
         self._reader.cut()
 
     def feed(self, token: Token) -> Decision:
@@ -74,17 +76,17 @@ class RandomSession:
             return Stay(reading.held)
         kept = token.index if reading.end == "here" else token.index - reading.held
         self._sentences += 1
-        if not self._switches(kept + 1):
+        if not self._switches(kept + 1, reading.sealed):
             return STAY
         return self._hand_off(kept, reading)
 
-    def _switches(self, segment: int) -> bool:
+    def _switches(self, segment: int, sealed: bool) -> bool:
         """Whether the other role writes the next sentence."""
         small = self._tokens["small"] + (segment if self._role == "small" else 0)
         total = sum(self._tokens.values()) + segment
         sentence = total / self._sentences if self._sentences > 2 else _TYPICAL_SENTENCE
         debt = self._share * (total + sentence) - small
-        delegates = not self._reader.sealed and self._random.random() < debt / sentence
+        delegates = not sealed and self._random.random() < debt / sentence
         return delegates == (self._role == "large")
 
     def _hand_off(self, kept: int, reading: Reading) -> HandOff:

@@ -37,6 +37,9 @@ class RelayPolicy:
     markers: CueSet = field(default_factory=lambda: CueSet(()))
     max_consecutive_delegations: int = 3
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "markers", self.markers.without(self.cues))
+
     name: ClassVar[str] = "relay"
     first: ClassVar[Role] = "large"
     roles: ClassVar[frozenset[Role]] = frozenset(("large", "small"))
@@ -49,8 +52,7 @@ class RelayPolicy:
         Raises:
             UsageError: a cue is empty.
         """
-        cue_set = CueSet(cues)
-        return cls(cue_set, CueSet([m for m in markers if m not in cue_set]))
+        return cls(CueSet(cues), CueSet(markers))
 
     def start(self, start: Start) -> RelaySession:
         """A fresh session."""
@@ -63,8 +65,8 @@ class RelaySession:
     def __init__(self, policy: RelayPolicy, start: Start) -> None:
         self._policy = policy
         self._start = start
-        self._reader = Reader(policy.cues)
-        self._hints = Reader(policy.markers)
+        self._hands_over_answer = not start.thinking and start.answer_role == "small"
+        self._reader = self._new_reader()
         self._kind: Kind = "lead"
         self._role: Role = policy.first
         self._opening = ""  # the first characters of the current large segment
@@ -72,9 +74,15 @@ class RelaySession:
         self._owes_sentence = False  # no delegation before the large model ended a sentence
         self._answering = False  # an answer marker was seen
 
+    def _new_reader(self) -> Reader:
+        return Reader(self._policy.cues, self._policy.markers if self._hands_over_answer else None)
+
     def begin(self, role: Role, kind: Kind, stage: Stage, after: After) -> None:
         """A segment begins."""
         self._role, self._kind = role, kind
+        if after == "stage":  # another text: its first sentence owes nothing to the last one
+            self._reader = self._new_reader()
+            self._owes_sentence = False
         self._reader.cut()
         self._opening = ""
         if role == "large" and self._bare >= self._policy.max_consecutive_delegations:
@@ -105,23 +113,20 @@ class RelaySession:
             self._opening += token.text
         if reading.end:
             self._owes_sentence = False
-        if self._hands_over_answer():
-            decision = self._answering_hint(token, reading)
-            if decision is not None:
-                return decision
+        if self._answering:
+            return self._take_over(token, reading)
+        if reading.marker is not None:
+            self._answering = True
+            return Stay(0 if reading.end else reading.held)
         if reading.cue is None or self._owes_sentence:
             return STAY
-        bare = self._opening.strip(_PUNCTUATION) == reading.cue.strip(_PUNCTUATION)
-        self._bare = self._bare + 1 if bare else 0
+        self._bare = self._bare + 1 if _only(self._opening, reading.cue) else 0
         return HandOff(token.index, "delegate", "cue", reading.cue)
 
-    def _answering_hint(self, token: Token, reading: Reading) -> Decision | None:
+    def _take_over(self, token: Token, reading: Reading) -> Decision:
         """After an answer marker the small model takes over at the next sentence, for good."""
-        if not self._answering:
-            self._answering = self._hints.feed(token.text, token.whole).cue is not None
-            return None
-        if not reading.end or self._reader.sealed:
-            return Stay(reading.held)
+        if not reading.end or reading.sealed:
+            return Stay(0 if reading.end else reading.held)
         kept = token.index
         if reading.end == "before":
             kept -= reading.held
@@ -134,9 +139,6 @@ class RelaySession:
     def _answer_relays(self) -> bool:
         return self._start.answer_role == "relay"
 
-    def _hands_over_answer(self) -> bool:
-        return not self._start.thinking and self._start.answer_role == "small"
-
     def probed(self, piece: Piece | None) -> Decision:
         """Never asked for."""
         return STAY
@@ -144,3 +146,9 @@ class RelaySession:
     def answer(self, on_duty: Role) -> Role:
         """The profile's choice; a relayed answer begins with the large model."""
         return "small" if self._start.answer_role == "small" else "large"
+
+
+def _only(opening: str, cue: str) -> bool:
+    """Whether a segment that begins so holds nothing but the cue, or the rest of one."""
+    written, name = (text.strip(_PUNCTUATION).replace("’", "'").lower() for text in (opening, cue))
+    return name.endswith(written) if written else not name

@@ -4,7 +4,8 @@ A cue fires at the token that completes it, without look-ahead. Its left word bo
 the joined text (``now`` never fires in ``know``), its right bound only inside the completing token
 (``Otherwise`` as one token never fires ``Other``). Bounds apply at letters and digits only, so
 ``=`` and ``\\[`` are cues too; scripts written without spaces have none. A cue with a letter does
-not fire in code or math; no cue fires in ``\\boxed{…}`` or on a ``####`` line.
+not fire in code or math; no cue fires in ``\\boxed{…}`` or on a ``####`` line. Markers, which only
+say where the answer is, are matched everywhere.
 
 The reference (paper's code, `utils/utils.py`) sends cues as stop strings: substrings without any
 bound.
@@ -19,8 +20,17 @@ from dataclasses import dataclass
 from .._errors import UsageError
 from .scanner import Scanner
 
-# Hiragana to Katakana, CJK ideographs with their extensions: words there have no spaces between.
-_UNSPACED = ((0x3040, 0x30FF), (0x3400, 0x9FFF), (0xF900, 0xFAFF), (0x20000, 0x3FFFF))
+# Hiragana to Katakana, CJK ideographs with their extensions, Thai and Lao, Burmese, Khmer: words
+# there have no spaces between.
+_UNSPACED = (
+    (0x3040, 0x30FF),
+    (0x3400, 0x9FFF),
+    (0xF900, 0xFAFF),
+    (0x20000, 0x3FFFF),
+    (0x0E00, 0x0EFF),
+    (0x1000, 0x109F),
+    (0x1780, 0x17FF),
+)
 
 
 def wordlike(char: str) -> bool:
@@ -50,18 +60,18 @@ class CueSet:
 
     Args:
         cues: the strings. Surrounding white space is dropped (``So `` is ``So``); `normalized`
-            names those. Duplicates count once.
+            names those. Duplicates count once, under the first one's name.
         ignore_case: whether letters match in either case.
 
     Raises:
         UsageError: a cue is empty.
     """
 
-    __slots__ = ("_by_last", "longest", "names", "normalized")
+    __slots__ = ("_by_last", "_folded", "_ignore_case", "longest", "names", "normalized")
 
     def __init__(self, cues: Iterable[str], *, ignore_case: bool = False) -> None:
         by_last: dict[str, list[_Cue]] = {}
-        names: list[str] = []
+        names: dict[str, str] = {}  # by what they match
         normalized: list[str] = []
         for given in cues:
             name = given.strip()
@@ -69,10 +79,10 @@ class CueSet:
                 raise UsageError("a cue must have a character that is not white space")
             if name != given:
                 normalized.append(given)
-            if name in names:
-                continue
-            names.append(name)
             text = _fold(name, ignore_case)
+            if text in names:
+                continue
+            names[text] = name
             cue = _Cue(
                 name,
                 text,
@@ -85,7 +95,9 @@ class CueSet:
         for found in by_last.values():
             found.sort(key=lambda cue: -len(cue.text))
         self._by_last = by_last
-        self.names = tuple(names)
+        self._folded = frozenset(names)
+        self._ignore_case = ignore_case
+        self.names = tuple(names.values())
         self.normalized = tuple(normalized)
         self.longest = max(map(len, names), default=0)
 
@@ -93,24 +105,30 @@ class CueSet:
         return len(self.names)
 
     def __contains__(self, name: str) -> bool:
-        return name.strip() in self.names
+        return _fold(name.strip(), self._ignore_case) in self._folded
 
-    def match(self, scanner: Scanner, after: str) -> str | None:
+    def without(self, others: CueSet) -> CueSet:
+        """The cues that are not among `others`."""
+        left = [name for name in self.names if name not in others]
+        return CueSet(left, ignore_case=self._ignore_case)
+
+    def match(self, scanner: Scanner, after: str, *, anywhere: bool = False) -> str | None:
         """The longest cue that ends at the scanner's last character.
 
-        `after` is the next character inside the same token, or "".
+        `after` is the next character inside the same token, or "". With `anywhere`, code, math
+        and boxed results are no obstacle.
         """
         last = scanner.tail[-1:]
         candidates = self._by_last.get(last) or self._by_last.get(last.lower())
         if last == "’":
             candidates = self._by_last.get("'")
-        if not candidates or scanner.sealed:
+        if not candidates or (scanner.sealed and not anywhere):
             return None
         for cue in candidates:
             size = len(cue.text)
             if _fold(scanner.tail[-size:], cue.ignore_case) != cue.text:
                 continue
-            if cue.lettered and scanner.inside:
+            if cue.lettered and scanner.inside and not anywhere:
                 continue
             if cue.bound_left and wordlike(scanner.tail[-size - 1 : -size]):
                 continue

@@ -21,12 +21,18 @@ class Reading:
         cue: the longest cue that this token completed, or None.
         end: ``here``: a sentence ended and this token belongs to it; ``before``: a sentence ended
             before this token, which starts the next one; ``""``: neither.
-        held: tokens up to and including this one that a coming ``before`` would exclude.
+        held: tokens up to and including this one that this ``before`` excludes, or that a coming
+            one would.
+        marker: the longest marker that this token completed, or None.
+        sealed: the place behind this token (with ``before``: behind the last one that belongs to
+            the sentence) is inside ``\\boxed{…}`` or on a ``####`` line.
     """
 
     cue: str | None = None
     end: Literal["", "here", "before"] = ""
     held: int = 0
+    marker: str | None = None
+    sealed: bool = False
 
 
 class Reader:
@@ -34,16 +40,21 @@ class Reader:
 
     Args:
         cues: the cues to look for.
+        markers: the markers to look for, in code, math and boxed results too.
     """
 
-    __slots__ = ("_before", "_cues", "_held", "_scanner", "_sentences")
+    __slots__ = ("_back", "_before", "_cues", "_held", "_markers", "_scanner", "_sentences")
 
-    def __init__(self, cues: CueSet | None = None) -> None:
+    def __init__(self, cues: CueSet | None = None, markers: CueSet | None = None) -> None:
         self._cues = cues if cues is not None else CueSet(())
-        self._scanner = Scanner(keep=max(64, self._cues.longest + 2))
+        self._markers = markers if markers is not None else CueSet(())
+        longest = max(self._cues.longest, self._markers.longest)
+        self._scanner = Scanner(keep=max(64, longest + 2))
         self._sentences = SentenceDetector()
+        # The state behind the last token that surely belongs to a sentence which may be over.
         self._before: tuple[Scanner, SentenceDetector] | None = None
-        self._held = 0
+        self._back: tuple[Scanner, SentenceDetector] | None = None  # where `rewind` returns to
+        self._held = 0  # tokens since
 
     @property
     def fresh(self) -> bool:
@@ -52,7 +63,7 @@ class Reader:
 
     @property
     def sealed(self) -> bool:
-        """Inside ``\\boxed{…}`` or on a ``####`` line, where nobody may take over."""
+        """Inside ``\\boxed{…}`` or on a ``####`` line, where no delegation starts."""
         return self._scanner.sealed
 
     def feed(self, text: str, whole: bool = True) -> Reading:
@@ -62,46 +73,53 @@ class Reader:
             text: what the token completed; empty while a character is incomplete.
             whole: whether the text ends between characters.
         """
-        scanner, sentences = self._scanner, self._sentences
-        waited = sentences.pending  # for the terminator of an earlier token
+        scanner, sentences, waited = self._scanner, self._sentences, self._before
         cue: str | None = None
+        marker: str | None = None
         end: Literal["", "here", "before"] = ""
         for position, char in enumerate(text):
             scanner.feed(char)
             if sentences.feed(char, scanner) and not end:
-                keeps = not waited or position > 0 or (whole and text.isspace())
-                end = "here" if keeps else "before"
-            found = self._cues.match(scanner, text[position + 1 : position + 2])
-            if found is not None and (cue is None or len(found) > len(cue)):
-                cue = found
-            waited = waited and sentences.pending
-        self._mark(text, whole, end)
-        return Reading(cue, end, self._held)
+                first = waited is not None and position == 0 and char.isspace()
+                end = "before" if first and not (whole and text.isspace()) else "here"
+            after = text[position + 1 : position + 2]
+            cue = _longer(cue, self._cues.match(scanner, after))
+            marker = _longer(marker, self._markers.match(scanner, after, anywhere=True))
+        held = self._mark(text, whole, end)
+        sealed = (self._back[0] if self._back is not None else scanner).sealed
+        return Reading(cue, end, held, marker, sealed)
 
-    def _mark(self, text: str, whole: bool, end: str) -> None:
-        """Remember the state that `rewind` returns to: after the last undoubtedly kept token."""
-        if end == "before":
-            self._held += 1
-        elif self._sentences.pending and text and whole:
+    def _mark(self, text: str, whole: bool, end: str) -> int:
+        """Remember the state that `rewind` returns to; the tokens that it would take back."""
+        held = self._held + 1
+        self._back = self._before if end == "before" else None
+        if self._sentences.pending and not text:
+            self._held += self._before is not None
+        elif self._sentences.pending and whole:
             self._before = (self._scanner.fork(), self._sentences.fork())
             self._held = 0
-        elif self._sentences.pending:
-            self._held += 1
-        else:
+        else:  # nothing waits, or a terminator shares its token with half a character
             self._before = None
             self._held = 0
+        return held if end == "before" else self._held
 
     def cut(self) -> None:
         """Somebody else goes on here: a pending terminator at a segment's end is an end."""
         if self._sentences.pending:
             self._sentences.close()
-        self._before = None
+        self._before = self._back = None
         self._held = 0
 
     def rewind(self) -> None:
         """Take back the `held` tokens of the last reading; a sentence ended before them."""
-        if self._before is not None:
-            self._scanner, self._sentences = self._before
-        self._before = None
+        if self._back is not None:
+            self._scanner, self._sentences = self._back
+        self._before = self._back = None
         self._held = 0
         self._sentences.close()
+
+
+def _longer(found: str | None, candidate: str | None) -> str | None:
+    if found is None or (candidate is not None and len(candidate) > len(found)):
+        return candidate
+    return found

@@ -2,9 +2,10 @@
 
 The rules (our own; the reference has none, so `3.14` ends its sentences and `now` fires in code):
 ``\\( \\)``, ``\\[ \\]``, ``$ $``, ``$$ $$`` and back-ticks are spans. ``$`` before a digit or a
-space never opens one (prices). No span crosses a blank line; an unclosed inline span lapses at a
-newline or after 200 characters. A fence (three back-ticks) is a block, not a span: it holds blank
-lines and ends at its closing fence only.
+space never opens one (prices); nor does one behind a word or a bracket, or before punctuation: it
+closes math that opened with a digit (``$3x = 5$.``). No span crosses a blank line; an unclosed
+inline span lapses at a newline or after 200 characters. A fence (three back-ticks) is a block, not
+a span: it holds blank lines and ends at its closing fence only.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ INLINE_LIMIT = 200
 
 _INLINE = frozenset({"\\)", "$", "`"})
 _LINE_PREFIX = 24
+_CLOSING = frozenset(".,;:!?)]}\"'”’")  # before these a `$` opens nothing
+_CLOSED = frozenset(")]}")  # nor does it behind these
 
 
 class Scanner:
@@ -108,7 +111,7 @@ class Scanner:
             if char == "$":
                 self._open("$$")
                 return
-            if not (char.isdigit() or char.isspace()):
+            if self._opens(char):
                 self._open("$")
                 return
         if char == "`":
@@ -126,6 +129,13 @@ class Scanner:
         elif char == "$" and not escaped:
             self._dollar = True
 
+    def _opens(self, char: str) -> bool:
+        """Whether the `$` just read, with `char` behind it, opens a span."""
+        if char.isdigit() or char.isspace() or char in _CLOSING:
+            return False
+        left = self.tail[-2:-1]
+        return not ((left.isascii() and left.isalnum()) or left in _CLOSED)
+
     def _open(self, closing: str) -> None:
         self._span = closing
         self._span_length = 0
@@ -138,7 +148,7 @@ class Scanner:
         elif span == "$$":
             closed = char == "$" and self.tail.endswith("$") and self._span_length > 1
         else:
-            closed = char == span and not escaped
+            closed = char == span and (span == "`" or not escaped)  # code knows no escapes
         if closed or (span in _INLINE and self._span_length >= INLINE_LIMIT):
             self._span = ""
 

@@ -18,10 +18,10 @@ _FULL_STOPS = frozenset("。！？｡")
 _CLOSERS = frozenset("\"'”’»)]}*_")
 # No `no.`, `min.`, `max.`: in worked maths they end sentences more often than they abbreviate.
 _ABBREVIATION = re.compile(
-    r"(?:^|[^A-Za-z.])"
-    r"(?:e\.g|i\.e|etc|vs|cf|viz|approx|resp|eq|eqs|fig|figs|nos|vol|pp"
-    r"|dr|mr|mrs|ms|prof|sr|jr|st|inc|ltd|dept|(?:[a-z]\.)+[a-z])\.$",
-    re.IGNORECASE,
+    r"(?:^|[^A-Za-z.])(?:"
+    r"(?i:e\.g|i\.e|etc|vs|cf|viz|approx|resp|eq|eqs|fig|figs|nos|vol|pp|inc|ltd|dept"
+    r"|(?:[a-z]\.)+[a-z])"
+    r"|Dr|Mr|Mrs|Ms|Prof|Sr|Jr|St)\.$"  # titles have a capital: `5 ms.` and `the 1st.` end
 )
 _LIST_NUMBER = re.compile(r"^[\s>*#_-]*\d{1,3}\.$")
 _FACTORIAL = re.compile(r"(?:\d|\)|(?:^|[^A-Za-z])[a-z])!$")
@@ -49,12 +49,12 @@ class SentenceDetector:
 
     def feed(self, char: str, scanner: Scanner) -> bool:
         """Whether a sentence ended at or before this character; `scanner` has read it already."""
-        if scanner.blank:
+        if scanner.blank and not scanner.fence:
             return self._close()
         if self.pending:
             if char.isspace():
                 self.pending = False
-                decided = char == "\n" and self._terminator == "."
+                decided = char in "\r\n" and self._terminator == "."
                 return (decided or not self._exempt) and self._close()
             if char in _CLOSERS:
                 return False
@@ -87,6 +87,6 @@ def _exempt(scanner: Scanner) -> bool:
         return _FACTORIAL.search(tail) is not None
     if not tail.endswith("."):
         return False
-    if _LIST_NUMBER.match(scanner.line):
+    if _LIST_NUMBER.match(scanner.line) and tail.endswith(scanner.line):
         return True
     return _ABBREVIATION.search(tail) is not None

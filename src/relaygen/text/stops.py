@@ -8,8 +8,9 @@ from collections.abc import Sequence
 class StopFilter:
     """Passes text through until one of the strings is complete.
 
-    Text that may be the beginning of a stop string is held back. The earliest match wins; it and
-    everything behind it never come out.
+    Text that may be the beginning of a stop string is held back. The first string to be complete
+    wins (of two that end together the longer one), so the result does not depend on how the text
+    is cut into pieces; it and everything behind it never come out.
 
     Args:
         stops: the strings; empty ones are ignored.
@@ -27,11 +28,11 @@ class StopFilter:
         if not self._stops or self.stopped:
             return "" if self.stopped else text
         joined = self._held + text
-        found = [at for stop in self._stops if (at := joined.find(stop)) >= 0]
+        found = [(at + len(stop), at) for stop in self._stops if (at := joined.find(stop)) >= 0]
         if found:
             self.stopped = True
             self._held = ""
-            return joined[: min(found)]
+            return joined[: min(found)[1]]
         keep = max(_overlap(joined, stop) for stop in self._stops)
         self._held = joined[len(joined) - keep :]
         return joined[: len(joined) - keep]

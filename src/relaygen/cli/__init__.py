@@ -1,0 +1,134 @@
+"""The command line. A command's module is imported when the command runs, not before."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import traceback
+from collections.abc import Mapping
+from typing import Any
+
+import click
+from click.shell_completion import CompletionItem
+
+from relaygen._errors import RelayGenError, UsageError
+from relaygen._version import __version__
+
+INTERRUPTED = 130  # 128 + SIGINT, as shells have it
+BROKEN_PIPE = 141  # 128 + SIGPIPE
+
+COMMANDS: Mapping[str, tuple[str, str]] = {
+    "run": ("relaygen.cli.run:run", "Answer one question with both models."),
+    "chat": ("relaygen.cli.chat:chat", "Talk with the pair."),
+    "models": ("relaygen.cli.models:models", "List and fetch the embedded pair's model files."),
+    "profile": ("relaygen.cli.profile:profile", "Show and check profiles."),
+}
+"""Command name -> (``module:attribute``, what ``--help`` says of it)."""
+
+_EPILOG = """\b
+Exit status:
+    0  success
+    1  any other failure
+    2  the call, a flag, a value or a profile makes no sense
+    3  an optional dependency is not installed
+    4  a model file cannot be had or used
+    5  an engine failed
+  130  interrupted with Ctrl-C
+
+RELAYGEN_DEBUG=1 shows the traceback of an error.
+"""
+
+
+class LazyGroup(click.Group):
+    """A group whose commands are imported when needed, and which prints this package's errors.
+
+    A :class:`RelayGenError` becomes one line ``error: …`` and, where there is one, one line
+    ``hint: …`` on stderr, and its ``exit_code`` the exit status. Ctrl-C and a closed pipe end
+    the program without a word.
+
+    Args:
+        lazy: command name -> (``module:attribute``, short help).
+    """
+
+    def __init__(
+        self, *args: Any, lazy: Mapping[str, tuple[str, str]] | None = None, **kwargs: Any
+    ) -> None:
+        super().__init__(*args, **kwargs)
+        self.lazy = dict(lazy or {})
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The names, in the order of the mapping."""
+        return [*self.lazy, *super().list_commands(ctx)]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import and return a command; None where there is none of this name."""
+        if cmd_name not in self.lazy:
+            return super().get_command(ctx, cmd_name)
+        module_name, _, attribute = self.lazy[cmd_name][0].partition(":")
+        try:
+            command = getattr(importlib.import_module(module_name), attribute)
+        except ModuleNotFoundError as error:
+            if error.name != module_name:
+                raise
+            raise UsageError(f"this installation has no command {cmd_name!r}") from error
+        assert isinstance(command, click.Command), f"{module_name}:{attribute} is no command"
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the list of commands from the mapping, importing none."""
+        rows = [(name, text) for name, (_, text) in self.lazy.items()]
+        for name in super().list_commands(ctx):
+            command = super().get_command(ctx, name)
+            rows.append((name, command.get_short_help_str() if command else ""))
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Complete names of commands and options, importing no command."""
+        items = [
+            CompletionItem(name, help=text)
+            for name, (_, text) in self.lazy.items()
+            if name.startswith(incomplete)
+        ]
+        return [*items, *click.Command.shell_complete(self, ctx, incomplete)]
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command and turn how it fails into an exit status."""
+        try:
+            result = super().invoke(ctx)
+            sys.stdout.flush()  # a closed pipe shows here, not in the interpreter's last breath
+        except RelayGenError as error:
+            report(error)
+            ctx.exit(error.exit_code)
+        except (KeyboardInterrupt, click.Abort):
+            ctx.exit(INTERRUPTED)
+        except BrokenPipeError:
+            # What is still buffered goes nowhere, or it would be tried again at the end.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            ctx.exit(BROKEN_PIPE)
+        return result
+
+
+def report(error: RelayGenError) -> None:
+    """Print an error for people on stderr: one line, and one with the hint if there is any."""
+    if os.environ.get("RELAYGEN_DEBUG", "") not in ("", "0"):
+        traceback.print_exception(error)
+    click.echo(f"error: {_one_line(str(error))}", err=True)
+    if error.hint:
+        click.echo(f"hint: {_one_line(error.hint)}", err=True)
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+@click.group(
+    cls=LazyGroup,
+    lazy=COMMANDS,
+    epilog=_EPILOG,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+@click.version_option(__version__, prog_name="relaygen")
+def main() -> None:
+    """Let a large and a small language model write one answer together."""

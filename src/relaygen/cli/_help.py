@@ -1,0 +1,48 @@
+"""Help with the options under headings, and the policies behind them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from relaygen.profiles import POLICIES
+
+Command = Callable[..., Any]
+
+
+class GroupedOption(click.Option):
+    """An option that stands under a heading of its own in the help."""
+
+    def __init__(self, *args: Any, group: str = "Options", **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.group = group
+
+    def get_help_extra(self, ctx: click.Context) -> Any:
+        """Leave the range out: the error names it, and few values are ever outside."""
+        extra = super().get_help_extra(ctx)
+        extra.pop("range", None)
+        return extra
+
+
+class GroupedCommand(click.Command):
+    """A command whose help has its options by group, and the policies behind them."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write one section for each group, in the order of their first options."""
+        groups: dict[str, list[tuple[str, str]]] = {}
+        for parameter in self.get_params(ctx):
+            record = parameter.get_help_record(ctx)
+            if record is not None and isinstance(parameter, click.Option):
+                groups.setdefault(getattr(parameter, "group", "Other"), []).append(record)
+        for name, records in groups.items():
+            with formatter.section(name):
+                formatter.write_dl(records)
+        with formatter.section("Policies"):
+            formatter.write_dl([(name, text) for name, (_, text) in POLICIES.items()])
+
+
+def option(group: str, *names: str, **settings: Any) -> Callable[[Command], Command]:
+    """``click.option`` with a group."""
+    return click.option(*names, cls=GroupedOption, group=group, **settings)

@@ -1,0 +1,296 @@
+"""What ``run`` and ``chat`` share: their options, and how the pair is opened."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from relaygen._errors import ModelNotFoundError, UsageError
+from relaygen._profile import Profile
+from relaygen._task import Limits, Task
+from relaygen._types import Conversation, Sampling
+from relaygen.cli._help import Command, option
+from relaygen.models import EMBEDDED_LARGE, EMBEDDED_SMALL, resolve
+from relaygen.policies import Policy
+from relaygen.profiles import load, make_policy
+
+if TYPE_CHECKING:
+    from relaygen._api import Relay
+
+PAIR = "The pair"
+TEXT = "The generation"
+OUTPUT = "Output"
+
+_LIMITS = Limits()
+
+
+@dataclass(frozen=True, slots=True)
+class PairOptions:
+    """Which engines, profile and policy. `large` and `small` None: the embedded pair's."""
+
+    large: str | None = None
+    small: str | None = None
+    profile: str = "embedded"
+    policy: str = "relay"
+    ctx: int = 4096
+    threads: int | None = None
+    ngl: int = 0
+    no_mirror: bool = False
+
+    def plan(self) -> tuple[Profile, Policy]:
+        """Profile and policy, before anything is fetched or started.
+
+        Raises:
+            ProfileError, UsageError: one of them makes no sense.
+        """
+        profile = load(self.profile)
+        return profile, make_policy(self.policy, profile)
+
+    @property
+    def on_cpu(self) -> bool:
+        """Whether both models run embedded, and on the CPU alone."""
+        return not self.ngl and not any(_is_url(spec) for spec in (self.large, self.small))
+
+
+@dataclass(frozen=True, slots=True)
+class TextOptions:
+    """How to generate; None means the profile's or the library's default."""
+
+    system: str | None = None
+    seed: int | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    top_k: int | None = None
+    min_p: float | None = None
+    max_tokens: int | None = None
+    max_reasoning_tokens: int | None = None
+    max_segment_tokens: int | None = None
+    stop: tuple[str, ...] = ()
+    no_thinking: bool = False
+
+    def settings(self, profile: Profile, policy: Policy) -> dict[str, Any]:
+        """Keyword arguments for `Relay.task`, checked against the profile.
+
+        Raises:
+            UsageError: a value is out of range or does not fit the profile.
+        """
+        given = {name: value for name, value in asdict(self).items() if value is not None}
+        sampling = replace(profile.sampling, **_only(given, Sampling))
+        limits = Limits(**_only(given, Limits))
+        if "" in self.stop:
+            raise UsageError("a stop string is empty")
+        if self.no_thinking and profile.prefill:
+            raise UsageError(
+                f"profile {profile.name!r} opens the thinking itself, so it cannot be switched off",
+                hint="drop --no-thinking, or choose another profile",
+            )
+        # Refuses what does not fit the profile now, and not after a download.
+        thinking = profile.tags if profile.thinking == "tags" else None
+        Task(Conversation(()), policy, thinking=thinking, limits=limits)
+        return {
+            "system": self.system,
+            "seed": self.seed,
+            "sampling": sampling,
+            "limits": limits,
+            "stop": self.stop,
+            "template_kwargs": {"enable_thinking": False} if self.no_thinking else {},
+        }
+
+
+def _only(given: dict[str, Any], kind: type[Any]) -> dict[str, Any]:
+    names = {field.name for field in fields(kind)}
+    return {name: value for name, value in given.items() if name in names}
+
+
+def _collecting(
+    kind: type[Any], argument: str, options: Sequence[Callable[[Command], Command]]
+) -> Callable[[Command], Command]:
+    """A decorator: the options' values arrive as one `kind` in the keyword `argument`."""
+    names = [field.name for field in fields(kind)]
+
+    def decorate(function: Command) -> Command:
+        @functools.wraps(function)
+        def collected(**given: Any) -> Any:
+            value = kind(**{name: given.pop(name) for name in names})
+            return function(**{argument: value}, **given)
+
+        command: Command = collected
+        for add in reversed(options):
+            command = add(command)
+        return command
+
+    return decorate
+
+
+_MODEL = "a GGUF file, a catalogue name, a hub id (owner/repo), or the URL of a llama-server"
+_COUNT = click.IntRange(min=1)
+
+pair_options = _collecting(
+    PairOptions,
+    "pair",
+    [
+        option(
+            PAIR,
+            "--large",
+            metavar="MODEL",
+            help=f"The large model: {_MODEL}. Default: {EMBEDDED_LARGE.name}, embedded.",
+        ),
+        option(
+            PAIR,
+            "--small",
+            metavar="MODEL",
+            help=f"The small model, likewise. Default: {EMBEDDED_SMALL.name}, embedded.",
+        ),
+        option(
+            PAIR,
+            "--profile",
+            metavar="NAME|FILE",
+            default="embedded",
+            show_default=True,
+            help="Cues, thinking style and sampling defaults of the pair.",
+        ),
+        option(
+            PAIR,
+            "--policy",
+            metavar="NAME[:OPTION]",
+            default="relay",
+            show_default=True,
+            help="Who writes when; see Policies below.",
+        ),
+        option(
+            PAIR,
+            "--ctx",
+            type=_COUNT,
+            metavar="TOKENS",
+            default=4096,
+            show_default=True,
+            help="Context of an embedded engine, prompt and completion together.",
+        ),
+        option(
+            PAIR,
+            "--threads",
+            type=_COUNT,
+            metavar="N",
+            help="CPU threads of an embedded engine. Default: all usable ones.",
+        ),
+        option(
+            PAIR,
+            "--ngl",
+            type=click.IntRange(min=0),
+            metavar="LAYERS",
+            default=0,
+            show_default=True,
+            help="Layers of an embedded engine to put on the GPU.",
+        ),
+        option(
+            PAIR,
+            "--no-mirror",
+            is_flag=True,
+            help="Fetch embedded models from their official repository only.",
+        ),
+    ],
+)
+"""Adds the options of `PairOptions`; the function gets them as ``pair``."""
+
+_PROFILES = "Default: the profile's."
+
+text_options = _collecting(
+    TextOptions,
+    "text",
+    [
+        option(TEXT, "--system", metavar="TEXT", help="A system message."),
+        option(
+            TEXT,
+            "--seed",
+            type=click.IntRange(0, 2**31 - 1),
+            metavar="N",
+            help="Draw the same tokens again, as far as the engines are deterministic.",
+        ),
+        option(TEXT, "--temperature", type=float, metavar="X", help=f"0 is greedy. {_PROFILES}"),
+        option(TEXT, "--top-p", type=float, metavar="X", help=f"1 is off. {_PROFILES}"),
+        option(TEXT, "--top-k", type=int, metavar="N", help=f"0 is off. {_PROFILES}"),
+        option(TEXT, "--min-p", type=float, metavar="X", help=f"0 is off. {_PROFILES}"),
+        option(
+            TEXT,
+            "--max-tokens",
+            type=_COUNT,
+            metavar="N",
+            help=f"Of everything that is written. Default: {_LIMITS.max_tokens}.",
+        ),
+        option(
+            TEXT,
+            "--max-reasoning-tokens",
+            type=_COUNT,
+            metavar="N",
+            help="After which the thinking is closed. Default: no limit of its own.",
+        ),
+        option(
+            TEXT,
+            "--max-segment-tokens",
+            type=_COUNT,
+            metavar="N",
+            help=f"Of one delegated segment. Default: {_LIMITS.max_segment_tokens}.",
+        ),
+        option(
+            TEXT,
+            "--stop",
+            multiple=True,
+            metavar="TEXT",
+            help="End the answer at this text, which is cut off. Repeatable.",
+        ),
+        option(
+            TEXT,
+            "--no-thinking",
+            is_flag=True,
+            help="Ask the chat template for an answer without thinking (enable_thinking=false).",
+        ),
+    ],
+)
+"""Adds the options of `TextOptions`; the function gets them as ``text``."""
+
+
+def open_relay(pair: PairOptions, profile: Profile, policy: Policy) -> Relay:
+    """The relay with its model files on the disk; nothing is started yet.
+
+    Raises:
+        ModelError: a file cannot be had.
+        MissingExtraError: an optional dependency is not installed.
+    """
+    from relaygen._api import Relay
+
+    return Relay(
+        large=_located(pair.large or EMBEDDED_LARGE.name, pair.no_mirror),
+        small=_located(pair.small or EMBEDDED_SMALL.name, pair.no_mirror),
+        profile=profile,
+        policy=policy,
+        ctx=pair.ctx,
+        threads=pair.threads,
+        ngl=pair.ngl,
+    )
+
+
+def _is_url(spec: str | None) -> bool:
+    return spec is not None and spec.startswith(("http://", "https://"))
+
+
+def _located(spec: str, no_mirror: bool) -> str | Path:
+    """A URL as it is, else the file, which is fetched with its progress shown if need be."""
+    if _is_url(spec):
+        return spec
+    from relaygen.cli._progress import show_progress
+
+    try:
+        return resolve(spec, fetch=False)
+    except ModelNotFoundError:
+        pass
+    try:
+        with show_progress() as progress:
+            return resolve(spec, mirror=not no_mirror, progress=progress)
+    except KeyboardInterrupt:
+        click.echo("stopped; run the same command again to resume the download", err=True)
+        raise

@@ -1,0 +1,143 @@
+"""The Python API over scripted engines."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from relaygen import (
+    Done,
+    EngineError,
+    Limits,
+    Message,
+    OneShotPolicy,
+    Relay,
+    Sampling,
+    Text,
+    UsageError,
+    benchmark,
+)
+from relaygen._types import Piece
+from relaygen.engines.scripted import ScriptedEngine
+from relaygen.profiles import load
+
+from .support import PLAIN, THINKING, check_promises
+
+
+def relay(script: str = PLAIN, **options: object) -> Relay:
+    large = ScriptedEngine(script, token_ms=2)
+    small = ScriptedEngine(script)
+    return Relay(large, small, **options)  # type: ignore[arg-type]
+
+
+def test_generate_and_stream_and_their_twins_agree() -> None:
+    with relay() as pair:
+        one = pair.generate("?")
+        events = list(pair.stream("?"))
+        assert isinstance(events[-1], Done)
+        two = events[-1].generation
+        three = asyncio.run(relay().agenerate("?"))
+    for generation in (one, two, three):
+        check_promises(generation)
+        assert generation.answer == PLAIN
+        assert generation.usage.handoffs == one.usage.handoffs > 0
+    assert "".join(e.text for e in events if isinstance(e, Text)) == PLAIN
+
+
+def test_options_reach_the_task() -> None:
+    pair = relay(profile="qwen3-32b+1.7b")
+    task = pair.task(
+        [Message("user", "a"), Message("assistant", "b"), Message("user", "c")],
+        system="s",
+        policy="small",
+        limits=Limits(max_tokens=3, max_reasoning_tokens=2),
+        stop=["x"],
+        seed=3,
+        template_kwargs={"enable_thinking": False},
+    )
+    assert [m.role for m in task.conversation.messages] == ["system", "user", "assistant", "user"]
+    assert task.conversation.template_kwargs == {"enable_thinking": False}
+    assert task.policy.name == "small"
+    assert (task.seed, task.stop, task.limits.max_tokens) == (3, ("x",), 3)
+    assert task.sampling == Sampling(0.6, 0.95, 20, 0.0)
+    assert task.thinking is not None
+    assert pair.task("?", sampling=Sampling(0.0)).sampling.temperature == 0.0
+
+
+def test_a_profile_with_thinking() -> None:
+    with relay(THINKING, profile=replace(load("qwen3-32b+1.7b"), cues=("Thus",))) as pair:
+        generation = pair.generate("?")
+    assert generation.answer == "The answer is 4. Done now."
+    assert generation.segments[1].text == " the sum is 3.14 or 4."
+
+
+def test_leaving_a_stream_aborts_it() -> None:
+    with relay() as pair:
+        for event in pair.stream("?"):
+            if isinstance(event, Text) and event.role == "large":
+                break
+        large = pair.engines["large"]
+        assert isinstance(large, ScriptedEngine)
+        assert large.aborted == 1
+        assert len(large.released) == 1
+
+
+def test_margins_are_checked_before_they_are_used() -> None:
+    class Scaling(ScriptedEngine):
+        def _piece(self, id: int, top: int) -> Piece:
+            piece = super()._piece(id, top)
+            scale = self.requests[-1].sampling.temperature or 1.0
+            return replace(piece, top=tuple((i, p / scale) for i, p in piece.top))
+
+    class Hiding(ScriptedEngine):
+        def _piece(self, id: int, top: int) -> Piece:
+            return replace(super()._piece(id, top), top=())
+
+    gate = OneShotPolicy.classic()
+    for engine, hint in ((Scaling(PLAIN), "--logprobs-mode"), (Hiding(PLAIN), "speculative")):
+        with Relay(ScriptedEngine(PLAIN), engine, policy=gate) as pair:
+            with pytest.raises(EngineError) as caught:
+                pair.generate("?")
+            assert hint in caught.value.hint
+            assert caught.value.role == "small"
+            assert pair.generate("?", policy="relay").answer == PLAIN
+    with relay(policy=gate) as pair:
+        assert pair.generate("?").answer == PLAIN
+
+
+def test_benchmark_compares_pair_by_pair() -> None:
+    with relay("We add. " + "Thus it is so and so on and on it goes. " * 3) as pair:
+        measured = benchmark(pair, ["a", "b"], num_runs=3)
+    assert len(measured.relay) == len(measured.large) == measured.speedup.count == 6
+    assert measured.agreement == 1.0
+    assert measured.speedup.lowest <= measured.speedup.median <= measured.speedup.highest
+    assert measured.speedup.median > 1.2  # most tokens cost nothing on the small engine
+    assert measured.ms_ratio.median > 1.2
+    assert 0.1 < measured.utilization.median < 0.5
+    assert measured.handoffs.median == 6
+    assert all(g.usage.small_tokens == 0 for g in measured.large)
+
+
+def test_benchmark_needs_work() -> None:
+    with relay() as pair:
+        with pytest.raises(UsageError, match="at least one"):
+            benchmark(pair, [])
+        with pytest.raises(UsageError, match="at least one"):
+            benchmark(pair, ["a"], num_runs=0)
+        with pytest.raises(UsageError, match="no generation wrote"):
+            Relay(ScriptedEngine(""), ScriptedEngine("")).run(_nothing())
+
+
+async def _nothing() -> None:
+    from relaygen._benchmark import abenchmark
+
+    await abenchmark(Relay(ScriptedEngine(""), ScriptedEngine("")), ["a"], num_runs=1)
+
+
+def test_bad_names_are_refused_at_once() -> None:
+    with pytest.raises(UsageError, match="no policy"):
+        relay(policy="nope")
+    with pytest.raises(UsageError, match="no profile"):
+        relay(profile="nope")
