@@ -55,7 +55,9 @@ def survives(mutant: Mutant) -> str:
         )
     if run.returncode == 1:
         return ""
-    return "no test failed" if run.returncode == 0 else f"pytest itself failed:\n{run.stdout[-500:]}"
+    return (
+        "no test failed" if run.returncode == 0 else f"pytest itself failed:\n{run.stdout[-500:]}"
+    )
 
 
 def check(mutant: Mutant) -> str:

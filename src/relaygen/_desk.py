@@ -271,6 +271,11 @@ class Desk:
         self._ledger.end(self._meter.stop())
         self._proceed(following, decided, discarded)
 
+    def abandon(self) -> None:
+        """The caller gave up in the middle of a request."""
+        self._ledger.usage.of(self.turns.now.role).discarded += len(self._tokens) - self._kept
+        self._ledger.end(self._meter.stop())
+
     def _proceed(self, turn: Turn, decided: float, discarded: int) -> None:
         self.turns.proceed(turn, decided, discarded)
         if self.turns.now.finish is not None:

@@ -104,6 +104,9 @@ class Generating:
         except EngineError as error:
             error.role = error.role or turn.role
             following, decided = desk.failed(error), time.perf_counter()
+        except BaseException:  # cancelled, or closed by the reader
+            desk.abandon()
+            raise
         desk.end(following, decided)
         if desk.turns.now.closing:
             await self._close_thinking(desk.turns.now.why)

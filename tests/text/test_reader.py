@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -49,6 +51,7 @@ WIDE_SPACE = "\u3000".encode()
         ([b"It", b" is", b".", b")", b"\n", b"Then"], 5),
         ([b"It", b" is", b".", b"**", b" Then"], 4),
         ([b"It", b" is", b".", b") Then"], 4),
+        ([b"It", b" is", b".", b" So. On"], 3),  # its own end is for the next reader
         ([b"It", b" is", b".", b".", b".", b" Then"], 5),
         ([b"It", b" is", b"...", b" Then"], 3),
         ([b"It", b" is", b"3", b".", b"14", b".", b" Then"], 6),
@@ -276,7 +279,7 @@ def test_rewinding_is_as_never_having_looked_ahead(tokens: list[bytes]) -> None:
 @settings(deadline=None, max_examples=200)
 @given(texts())
 def test_hand_offs_at_all_ends_find_the_ends_of_a_text_read_in_one_go(text: str) -> None:
-    tokens = words(text)
+    tokens = re.findall(r" ?\w+|\W", text)  # no token both ends a sentence and holds another end
     ends = [index for index, reading in enumerate(read(Reader(), tokens)) if reading.end]
     reader, found, index = Reader(), [], 0
     while index < len(tokens):

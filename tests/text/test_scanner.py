@@ -40,6 +40,7 @@ def letters(text: str, attribute: str) -> str:
         (r"\(a\\) b", "ab"),
         ("$$a $b$ c$$ d", "abc"),
         ("$$$$ a", ""),
+        ("$$$a$$ b", "a"),
         ("$a$$b$ c", "ab"),
         (r"$a\$b$ c", "ab"),
         (r"\$a b$ c", ""),
@@ -104,6 +105,11 @@ def test_an_inline_span_lapses_after_200_characters(opening: str) -> None:
     assert INLINE_LIMIT == 200
 
 
+def test_the_limit_is_that_of_one_span() -> None:
+    spans = "`" + "a" * 150 + "` `" + "b" * 150 + "` c"
+    assert letters(spans, "inside") == "a" * 150 + "b" * 150
+
+
 @pytest.mark.parametrize("opening", ["```", "$$", r"\["])
 def test_a_block_does_not(opening: str) -> None:
     assert letters(opening + "a" * 400, "inside") == "a" * 400
@@ -158,6 +164,11 @@ def test_blank_lines(text: str, places: list[int]) -> None:
         if scanner.blank:
             found.append(place)
     assert found == places
+
+
+def test_at_the_start_nothing_is_open() -> None:
+    scanner = Scanner()
+    assert [scanner.inside, scanner.sealed, scanner.fence, scanner.blank] == [False] * 4
 
 
 def test_tail_and_line() -> None:

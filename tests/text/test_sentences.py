@@ -55,6 +55,7 @@ def test_ends(text: str, sentences: list[str]) -> None:
     "text",
     [
         "pi is 3.14 and .5 is a half",
+        "we add, e.g. \nfive or e.g.  six",
         "we add, e.g. five, i.e. this, etc. and so on",
         "the U.S. have it, at 5 p.m. sharp",
         "see Fig. 3, Eqs. 4, pp. 5, cf. this vs. that",

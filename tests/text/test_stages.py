@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -93,6 +95,31 @@ def test_a_model_that_opens_its_thinking_by_id() -> None:
     assert detector.feed("\n", piece(1)) == Found(0)
     assert detector.feed("<think>", piece(1)) == Found(2)  # spelt, not meant
     assert detector.phase == "answer"
+
+
+@pytest.mark.parametrize("by", [by_text, by_id])
+def test_white_space_before_the_thinking_costs_no_memory(
+    by: Callable[[Phase], StageDetector],
+) -> None:
+    detector = by("unopened")
+    assert feed(detector, ["\n"] * 1000) == [Found(0)] * 1000
+    assert not state_size(detector)
+    assert detector.feed("<think>", piece(7)) == Found(1000, "open", 1)
+
+    detector = by("unopened")
+    feed(detector, ["\n"] * 10)
+    assert detector.feed("Hi", piece()) == Found(11)
+    feed(detector := by("unopened"), ["\n"] * 10)
+    assert detector.flush() == Found(10)
+    assert detector.flush() == Found(0)
+    for forget in (StageDetector.close, lambda d: d.restore("reasoning")):
+        feed(detector := by("unopened"), ["\n"] * 10)
+        forget(detector)
+        assert detector.flush() == Found(0)
+
+
+def state_size(detector: StageDetector) -> int:
+    return len(detector._waiting)
 
 
 def test_an_answer_is_released_at_once() -> None:

@@ -1,8 +1,10 @@
-"""Help with the options under headings, and the policies behind them."""
+"""Options under headings in the help, and options that arrive as one object."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import fields
 from typing import Any
 
 import click
@@ -46,3 +48,23 @@ class GroupedCommand(click.Command):
 def option(group: str, *names: str, **settings: Any) -> Callable[[Command], Command]:
     """``click.option`` with a group."""
     return click.option(*names, cls=GroupedOption, group=group, **settings)
+
+
+def collecting(
+    kind: type[Any], argument: str, options: Sequence[Callable[[Command], Command]]
+) -> Callable[[Command], Command]:
+    """A decorator: the options' values arrive as one `kind` in the keyword `argument`."""
+    names = [field.name for field in fields(kind)]
+
+    def decorate(function: Command) -> Command:
+        @functools.wraps(function)
+        def collected(**given: Any) -> Any:
+            value = kind(**{name: given.pop(name) for name in names})
+            return function(**{argument: value}, **given)
+
+        command: Command = collected
+        for add in reversed(options):
+            command = add(command)
+        return command
+
+    return decorate

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +12,7 @@ from relaygen._errors import ModelNotFoundError, UsageError
 from relaygen._profile import Profile
 from relaygen._task import Limits, Task
 from relaygen._types import Conversation, Sampling
-from relaygen.cli._help import Command, option
+from relaygen.cli._help import collecting, option
 from relaygen.models import EMBEDDED_LARGE, EMBEDDED_SMALL, resolve
 from relaygen.policies import Policy
 from relaygen.profiles import load, make_policy
@@ -107,30 +105,10 @@ def _only(given: dict[str, Any], kind: type[Any]) -> dict[str, Any]:
     return {name: value for name, value in given.items() if name in names}
 
 
-def _collecting(
-    kind: type[Any], argument: str, options: Sequence[Callable[[Command], Command]]
-) -> Callable[[Command], Command]:
-    """A decorator: the options' values arrive as one `kind` in the keyword `argument`."""
-    names = [field.name for field in fields(kind)]
-
-    def decorate(function: Command) -> Command:
-        @functools.wraps(function)
-        def collected(**given: Any) -> Any:
-            value = kind(**{name: given.pop(name) for name in names})
-            return function(**{argument: value}, **given)
-
-        command: Command = collected
-        for add in reversed(options):
-            command = add(command)
-        return command
-
-    return decorate
-
-
 _MODEL = "a GGUF file, a catalogue name, a hub id (owner/repo), or the URL of a llama-server"
 _COUNT = click.IntRange(min=1)
 
-pair_options = _collecting(
+pair_options = collecting(
     PairOptions,
     "pair",
     [
@@ -199,7 +177,7 @@ pair_options = _collecting(
 
 _PROFILES = "Default: the profile's."
 
-text_options = _collecting(
+text_options = collecting(
     TextOptions,
     "text",
     [

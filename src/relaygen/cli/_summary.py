@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -249,12 +248,8 @@ def plural(count: int, noun: str) -> str:
 
 
 def _wrapped(text: str, width: int, mark: Mark = "") -> list[Line]:
-    # Words are kept whole, but where one alone is wider than the terminal.
-    return [((line, mark),) for line in _wrap(text, width)]
-
-
-def _wrap(text: str, width: int) -> Sequence[str]:
-    # A number and its unit stay together.
+    # A number and its unit stay together, and no line ends or begins with a separator.
     joined = text.replace(" %", "\u00a0%").replace(" s ", "\u00a0s ").replace(" ms", "\u00a0ms")
+    joined = joined.replace(" · ", "\u00a0· ")
     lines = textwrap.wrap(joined, width, subsequent_indent="  ", break_on_hyphens=False)
-    return [line.replace("\u00a0", " ") for line in lines]
+    return [((line.replace("\u00a0", " ").removesuffix(" ·"), mark),) for line in lines]

@@ -54,7 +54,6 @@ class RandomSession:
         self._random = generator
         self._reader = Reader()
         self._role: Role = "large"
-        self._kind: Kind = "lead"
         self._tokens = {"large": 0, "small": 0}  # of ended segments
         self._segment = 0  # tokens of the current one
         self._sentences = 0
@@ -63,7 +62,7 @@ class RandomSession:
         """A segment begins."""
         self._tokens[self._role] += self._segment
         self._segment = 0
-        self._role, self._kind = role, kind
+        self._role = role
         if after == "stage":  # another text
             self._reader = Reader()
         self._reader.cut()

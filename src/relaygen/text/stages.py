@@ -53,11 +53,12 @@ class StageDetector:
             prompt did, ``answer`` where there is no thinking.
     """
 
-    __slots__ = ("_closing", "_opening", "_waiting", "phase")
+    __slots__ = ("_blank", "_closing", "_opening", "_waiting", "phase")
 
     def __init__(self, opening: Marker, closing: Marker, phase: Phase) -> None:
         self._opening = opening
         self._closing = closing
+        self._blank = 0  # tokens of white space in front of a thinking yet to be opened
         self._waiting: deque[str] = deque()
         self.phase: Phase = phase
 
@@ -65,20 +66,22 @@ class StageDetector:
         """One token. In phase ``answer`` everything is released at once."""
         if self.phase == "answer":
             return Found(1)
-        self._waiting.append(text)
         if self.phase == "unopened":
-            return self._before_opening(piece)
+            return self._before_opening(text, piece)
+        self._waiting.append(text)
         return self._look(self._closing, "close", piece)
 
-    def _before_opening(self, piece: Piece) -> Found:
-        joined = "".join(self._waiting)
-        stripped = joined.lstrip()
+    def _before_opening(self, text: str, piece: Piece) -> Found:
         mark = self._opening
-        if piece.id is not None and piece.id == mark.id:
+        meant = piece.id is not None and piece.id == mark.id
+        if not (meant or self._waiting or text.strip()):
+            self._blank += 1
+            return Found(0)
+        self._waiting.append(text)
+        stripped = "".join(self._waiting).lstrip()
+        if meant or (mark.id is None and stripped.startswith(mark.text)):
             return self._look(mark, "open", piece)
-        if mark.id is None and stripped.startswith(mark.text):
-            return self._look(mark, "open", piece)
-        if not stripped or (mark.id is None and mark.text.startswith(stripped)):
+        if mark.id is None and mark.text.startswith(stripped):
             return Found(0)
         self.phase = "answer"
         return self.flush()
@@ -101,9 +104,10 @@ class StageDetector:
 
     def _settle(self, name: Literal["open", "close"], first: int, before: str, after: str) -> Found:
         size = len(self._waiting) - first
-        self._waiting.clear()
+        released = first + self._blank
+        self._forget()
         self.phase = "reasoning" if name == "open" else "answer"
-        return Found(first, name, size, before, after)
+        return Found(released, name, size, before, after)
 
     def _release(self, joined: str, marker: str) -> Found:
         """Release what cannot be the beginning of the marker."""
@@ -120,9 +124,13 @@ class StageDetector:
 
     def flush(self) -> Found:
         """Release everything that waits: the stream ended or somebody else goes on."""
-        released = len(self._waiting)
-        self._waiting.clear()
+        released = len(self._waiting) + self._blank
+        self._forget()
         return Found(released)
+
+    def _forget(self) -> None:
+        self._waiting.clear()
+        self._blank = 0
 
     def use(self, opening: Marker, closing: Marker) -> None:
         """The markers as the next writer's tokenizer has them."""
@@ -130,11 +138,11 @@ class StageDetector:
 
     def restore(self, stage: Stage) -> None:
         """Tokens were taken back, perhaps with a marker: return to the stage that was kept."""
-        self._waiting.clear()
+        self._forget()
         if self.phase != "unopened":
             self.phase = stage
 
     def close(self) -> None:
         """There is nothing (more) to close: by an insertion, or because nothing was opened."""
-        self._waiting.clear()
+        self._forget()
         self.phase = "answer"

@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+
+import pytest
+
+from relaygen._types import Delta, Piece, SegmentRequest
+from relaygen.engines._margins import margins_are_raw
+from relaygen.engines.scripted import ScriptedEngine
+
+pytestmark = pytest.mark.anyio
+
+
+class Answering(ScriptedEngine):
+    """Gives these candidates, one list per request, whatever it is asked."""
+
+    def __init__(self, *tops: list[tuple[int, float]]) -> None:
+        super().__init__()
+        self._tops = list(tops)
+
+    async def stream(self, request: SegmentRequest) -> AsyncGenerator[Delta, None]:
+        self.requests.append(request)
+        top = tuple(self._tops.pop(0) if len(self._tops) > 1 else self._tops[0])
+        yield Delta((Piece(1, b"a", top),))
+        yield Delta((), "length")
+
+
+RAW = [(1, -0.1), (2, -2.5)]
+COOLER = [(1, -0.01), (2, -4.8)]
+
+
+async def test_raw() -> None:
+    engine = Answering(RAW)
+    assert await margins_are_raw(engine, [1, 2], "s") is True
+    assert [each.sampling.temperature for each in engine.requests] == [1.0, 0.5, 1.0]
+    for request in engine.requests:
+        assert (request.ids, request.max_tokens, request.top) == ((1, 2), 1, 2)
+        assert (request.session, request.seed) == ("s", 1)
+        # A cut would make the candidates look alike at every temperature.
+        assert (request.sampling.top_k, request.sampling.top_p, request.sampling.min_p) == (0, 1, 0)
+
+
+async def test_after_temperature() -> None:
+    assert await margins_are_raw(Answering(RAW, COOLER, RAW), [1], "s") is False
+
+
+async def test_other_candidates() -> None:
+    assert await margins_are_raw(Answering(RAW, [(1, -0.1), (3, -2.5)], RAW), [1], "s") is False
+
+
+async def test_the_first_answer_only_warms_up() -> None:
+    cold = [(1, -0.11), (2, -2.45)]
+    assert await margins_are_raw(Answering(cold, RAW, RAW), [1], "s") is True
+
+
+@pytest.mark.parametrize("top", [[], [(1, -0.1)]])
+async def test_too_few_candidates(top: list[tuple[int, float]]) -> None:
+    assert await margins_are_raw(Answering(top), [1], "s") is None
+
+
+async def test_scripted() -> None:
+    engine = ScriptedEngine("So it is.", margin=0.3)
+    assert await margins_are_raw(engine, [], "s") is True
