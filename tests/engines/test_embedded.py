@@ -144,7 +144,7 @@ async def test_everything_goes_through_the_child(model: Path, tmp_path: Path) ->
         "cache_idle_slots": False,
         "warmup": True,
         "ui": False,
-        "endpoint_slots": False,
+        "endpoint_slots": True,
         "endpoint_metrics": False,
         "endpoint_props": False,
         "verbosity": 1,
@@ -346,6 +346,25 @@ async def test_killed_while_a_call_waits(model: Path, call: str) -> None:
     with pytest.raises(EngineUnreachableError, match="has died") as caught:
         await task
     assert not caught.value.retryable
+    await engine.aclose()
+
+
+async def test_only_an_abort_waits_for_the_step_under_way(
+    model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settled: list[str] = []
+
+    async def remember(self: LlamaServerEngine, session: str) -> None:
+        settled.append(session)
+
+    monkeypatch.setattr(LlamaServerEngine, "settled", remember)
+    engine = EmbeddedEngine(model, ctx=512)
+    await collect(engine, asked([1], 3, session="whole"))
+    assert settled == []
+    stream = engine.stream(asked([1], 100, session="left"))
+    await stream.__anext__()
+    await stream.aclose()
+    assert settled == ["left"]
     await engine.aclose()
 
 

@@ -413,6 +413,33 @@ async def test_slots() -> None:
     assert engine.slotless == 1
 
 
+def slots(*busy: bool) -> Reply:
+    return answer([{"id": n, "is_processing": each} for n, each in enumerate(busy)])
+
+
+async def test_settled_waits_for_the_conversations_own_slot() -> None:
+    async with playing(
+        completion=recorded("limit"),
+        slots=[slots(True, True), slots(True, True), slots(False, True)],
+    ) as server:
+        engine = LlamaServerEngine(server.url)
+        await collect(engine, asked([1], 6, session="a"))
+        await engine.settled("a")
+        assert len(server.bodies("/slots")) == 3
+
+
+@pytest.mark.parametrize(
+    "route", [answer({"error": {"message": "no"}}, 501), answer("?"), answer([])]
+)
+async def test_settled_never_raises(route: Reply) -> None:
+    async with playing(completion=recorded("limit"), slots=route) as server:
+        engine = LlamaServerEngine(server.url)
+        await collect(engine, asked([1], 6, session="a"))
+        await engine.settled("a")
+        await engine.settled("unknown")
+        assert len(server.bodies("/slots")) == 2
+
+
 def test_more_than_one_event_loop() -> None:
     engine = LlamaServerEngine(REFUSED)
 

@@ -99,6 +99,8 @@ def _serve(config: Config) -> Any:
     params.n_parallel = config.n_parallel
     params.cpuparams.n_threads = config.threads
     params.cpuparams_batch.n_threads = config.threads
+    # Idle threads of one model must not spin while the other model computes on the same cores.
+    params.cpuparams.poll = params.cpuparams_batch.poll = 0
     params.n_gpu_layers = config.ngl
     params.n_batch = params.n_ubatch = config.batch
     params.fit_params = False  # the context is as asked for, or an error
@@ -107,7 +109,8 @@ def _serve(config: Config) -> Any:
     params.cache_idle_slots = False
     params.warmup = True
     params.ui = False
-    params.endpoint_slots = params.endpoint_metrics = params.endpoint_props = False
+    params.endpoint_metrics = params.endpoint_props = False
+    params.endpoint_slots = True  # tells when an aborted step is over
     params.verbosity = config.verbosity
     params.hostnames = ["127.0.0.1"]
     params.port = 0

@@ -46,6 +46,10 @@ class Slots:
         self._holds[slot] = ids
         return slot
 
+    def held(self, session: str) -> int | None:
+        """The session's slot, None where it has none."""
+        return self._leases.get(session)
+
     def release(self, session: str) -> None:
         """The session is over."""
         self._waiting.discard(session)

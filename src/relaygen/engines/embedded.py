@@ -151,16 +151,26 @@ class EmbeddedEngine:
     async def stream(self, request: SegmentRequest) -> AsyncGenerator[Delta, None]:
         """Generate; see `LlamaServerEngine.stream`.
 
+        An abort also waits for the step that is under way. The other model of the pair computes on
+        the same cores, and two steps at once take far longer than one after the other: with both,
+        hand-offs took 2.2 to 2.7 s on two cores, else 0.25 s.
+
         Raises:
             EngineError: as `info` and `LlamaServerEngine.stream`.
         """
         server = await self._ready()
+        ended = False
         try:
             async with aclosing(server.stream(request)) as deltas:
                 async for delta in deltas:
+                    ended = delta.end is not None
                     yield delta
         except EngineError as error:
+            ended = True
             raise await self._explained(error) from error
+        finally:
+            if not ended:
+                await server.settled(request.session)
 
     async def release(self, session: str) -> None:
         """The conversation's cache slot is free for another."""

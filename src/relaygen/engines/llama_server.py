@@ -7,13 +7,14 @@ down in llama.cpp's ``tools/server/README.md``; where it was seen to differ, a c
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import replace
 from typing import Any
 
-from .._errors import ContextLengthError, EngineReplyError, EngineUnreachableError
+from .._errors import ContextLengthError, EngineError, EngineReplyError, EngineUnreachableError
 from .._types import Conversation, Delta, End, EngineInfo, Message, Piece, Prompt, SegmentRequest
 from ._completion import ChunkReader, body
 from ._fingerprint import fingerprint, probe_text
@@ -23,6 +24,7 @@ from ._vocabulary import Vocabulary
 from ._wire import Wire
 
 _LOADING_POLL_S = 0.2
+_SETTLING_S, _SETTLING_CHECKS = 0.005, 400
 _SPACED = (1, 4)
 """Values of llama.cpp's ``vocab_type`` (SentencePiece, unigram) that put a space before a text."""
 
@@ -267,6 +269,19 @@ class LlamaServerEngine:
         self.redrawn += len(ids)
         return ids, turn
 
+    async def settled(self, session: str) -> None:
+        """Wait until the server computes nothing for this conversation. Never raises.
+
+        Needs the server's ``/slots``; gives up after two seconds.
+        """
+        slot = self._slots.held(session)
+        with contextlib.suppress(EngineError):
+            for _ in range(_SETTLING_CHECKS):
+                slots = await self._wire.get("/slots")
+                if slot is None or not _busy(slots, slot):
+                    return
+                await asyncio.sleep(_SETTLING_S)
+
     async def release(self, session: str) -> None:
         """The conversation's cache slot is free for another."""
         self._slots.release(session)
@@ -274,3 +289,9 @@ class LlamaServerEngine:
     async def aclose(self) -> None:
         """Close the connections. Safe to call twice; a later call opens new ones."""
         await self._wire.aclose()
+
+
+def _busy(slots: object, number: int) -> bool:
+    if not isinstance(slots, list) or number >= len(slots) or not isinstance(slots[number], dict):
+        return False
+    return bool(slots[number].get("is_processing"))
