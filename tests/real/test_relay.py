@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 from collections.abc import Iterator
+from contextlib import aclosing
 from typing import Any
 
 import pytest
@@ -77,12 +78,11 @@ def check(generation: Generation, vocabulary: Vocabulary) -> None:
 
 async def margin_at(engine: EmbeddedEngine, ids: tuple[int, ...]) -> float:
     request = SegmentRequest(ids, 1, GREEDY, "margin", top=2)
-    async for delta in engine.stream(request):
-        if delta.pieces:
-            margin = delta.pieces[0].margin
-            assert margin is not None
-            return margin
-    raise AssertionError("no token")
+    async with aclosing(engine.stream(request)) as deltas:
+        pieces = [piece async for delta in deltas for piece in delta.pieces]
+    margin = pieces[0].margin
+    assert margin is not None
+    return margin
 
 
 def compare(
@@ -185,14 +185,16 @@ def test_the_pair_relays_a_school_question(
     check(generation, vocabulary)
     assert "72" in generation.answer.split(".")[-2] + generation.answer.split(".")[-1]
     assert generation.finish == "stop"
-    before = generation.text.split("\\boxed{")[0]
-    written, small, position = 0, 0, 0
+    before = len(generation.text.split("\\boxed{")[0])
+    written = {"large": 0, "small": 0}
+    position = 0
     for segment in generation.segments:
-        position += len(segment.text)
-        if position <= len(before):
-            written += segment.tokens
-            small += segment.tokens if segment.role == "small" else 0
-    assert small / written >= 0.15
+        for id in segment.ids:
+            assert id is not None
+            position += len(vocabulary.data(id).decode(errors="replace"))
+            if position <= before:
+                written[segment.role] += 1
+    assert written["small"] / sum(written.values()) >= 0.15
     assert generation.usage.handoffs >= 4
 
 

@@ -44,6 +44,7 @@ WIDE_SPACE = "\u3000".encode()
         ([b"It", b" is", b". Then"], 3),  # one token: nothing could be taken back
         ([b"It", b" is", b"\n", b"\n", b"Then"], 4),
         ([b"It", b" is", b"\n", b"\nThen"], 4),
+        ([b"It", b".", b"5", b"\n", b"\nThen"], 5),
         ([b"It", b" is", b"!", b" Then"], 3),
         ([b"It", b" is", b"?", b" Then"], 3),
         ([b"It", b" is", b'."', b" Then"], 3),
@@ -79,6 +80,11 @@ def test_held_counts_what_may_be_taken_back() -> None:
     readings = [reader.feed(text, whole) for text, whole in decoded(tokens)]
     assert [r.held for r in readings] == [0, 0, 1, 2, 0, 0, 1, 2]
     assert [r.end for r in readings] == ["", "", "", "", "", "", "", "before"]
+
+
+def test_a_closing_mark_is_no_longer_held() -> None:
+    readings = read(Reader(), ["It", ".", "", ")", "", " No"])
+    assert [r.held for r in readings] == [0, 0, 1, 0, 1, 2]
 
 
 def test_an_end_that_nobody_acts_on_leaves_nothing_held() -> None:

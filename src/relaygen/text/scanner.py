@@ -5,7 +5,7 @@ The rules (our own; the reference has none, so `3.14` ends its sentences and `no
 space never opens one (prices); nor does one behind a word or a bracket, or before punctuation: it
 closes math that opened with a digit (``$3x = 5$.``). No span crosses a blank line; an unclosed
 inline span lapses at a newline or after 200 characters. A fence (three back-ticks) is a block, not
-a span: it holds blank lines and ends at its closing fence only.
+a span: it goes on behind blank lines and ends at its closing fence only.
 """
 
 from __future__ import annotations

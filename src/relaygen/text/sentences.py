@@ -49,7 +49,7 @@ class SentenceDetector:
 
     def feed(self, char: str, scanner: Scanner) -> bool:
         """Whether a sentence ended at or before this character; `scanner` has read it already."""
-        if scanner.blank and not scanner.fence:
+        if scanner.blank:
             return self._close()
         if self.pending:
             if char.isspace():
