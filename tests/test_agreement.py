@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -23,6 +24,13 @@ from relaygen._agreement import same_answer
 )
 def test_same_answer(one: str, two: str, same: bool) -> None:
     assert same_answer(one, two) is same
+
+
+def test_another_thread_may_ask_and_nobody_is_warned(caplog: pytest.LogCaptureFixture) -> None:
+    with ThreadPoolExecutor() as pool:
+        assert pool.submit(same_answer, "\\boxed{4}", "$4$").result()
+    assert same_answer("\\boxed{4}", "$4$")
+    assert caplog.records == []
 
 
 def test_without_mathematics_words_decide(monkeypatch: pytest.MonkeyPatch) -> None:

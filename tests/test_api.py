@@ -20,7 +20,7 @@ from relaygen import (
     benchmark,
 )
 from relaygen._types import Piece
-from relaygen.engines.scripted import ScriptedEngine
+from relaygen.engines.scripted import Failure, ScriptedEngine
 from relaygen.profiles import load
 
 from .support import PLAIN, THINKING, check_promises
@@ -141,3 +141,24 @@ def test_bad_names_are_refused_at_once() -> None:
         relay(policy="nope")
     with pytest.raises(UsageError, match="no profile"):
         relay(profile="nope")
+
+
+def test_one_stop_string_is_no_list_of_letters() -> None:
+    with relay() as pair:
+        assert pair.task("?", stop="END").stop == ("END",)
+
+
+def test_messages_are_looked_at_before_an_engine_sees_them() -> None:
+    with relay() as pair:
+        with pytest.raises(UsageError, match="no message"):
+            pair.generate([])
+        with pytest.raises(UsageError, match="Unicode"):
+            pair.generate("?", system="\ud800")
+
+
+def test_a_check_that_fails_holds_no_cache_slot() -> None:
+    small = ScriptedEngine(PLAIN, failures=[Failure(EngineError("broken"))])
+    pair = Relay(ScriptedEngine(PLAIN), small, policy=OneShotPolicy.classic())
+    with pair, pytest.raises(EngineError, match="broken"):
+        pair.generate("?")
+    assert "margins" in small.released

@@ -36,6 +36,11 @@ def test_only_new_text_crosses_between_vocabularies() -> None:
     contexts.write("large", Piece(3, b" Thus"), " Thus")
     contexts.write("large", Piece(4, b" it"), " it")
     assert contexts.size("small") == 1 + len(" Thus it")
+    contexts.write("small", Piece(9, "日".encode()), "日")
+    assert contexts.size("large") == 3 + 3
+    contexts = Contexts({"large": Prompt((1,), "p"), "small": Prompt((2,), "q")}, shared=False)
+    contexts.write("large", Piece(3, b" Thus"), " Thus")
+    contexts.write("large", Piece(4, b" it"), " it")
     assert ids(contexts, "small") == (2, *encoded(" Thus it"))
     contexts.write("small", Piece(5, b" is"), " is")
     assert ids(contexts, "small") == (2, *encoded(" Thus it"), 5)

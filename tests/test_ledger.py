@@ -120,3 +120,16 @@ def test_notes_are_said_once() -> None:
     book.note("x")
     book.note("x")
     assert book.generation().notes == ("x",)
+
+
+def test_a_result_does_not_change_afterwards() -> None:
+    book = ledger()
+    book.begin("large")
+    keep(book, "a")
+    early = book.generation()
+    keep(book, "b")
+    book.end(1.0)
+    book.finish("stop", "")
+    result = book.generation()
+    assert (early.usage.large_tokens, result.usage.large_tokens) == (1, 2)
+    assert book.generation().usage.seconds == result.usage.seconds > early.usage.seconds

@@ -379,6 +379,26 @@ def test_the_reasoning_budget_closes_the_thinking() -> None:
     assert result.generation.answer == "4"
 
 
+def test_a_budget_that_ends_with_the_marker_leaves_room_for_the_answer() -> None:
+    script = "<think>\nWe add.\n</think>\n\nThe answer is 4."
+    budget = limits(max_reasoning_tokens=tokens("<think>\nWe add.\n</think>"))
+    result = run(LargeOnly(), script, limits=budget)
+    assert result.generation.answer == "The answer is 4."
+    assert result.generation.finish == "stop"
+
+
+def test_a_budget_inside_a_character_never_reaches_the_answer() -> None:
+    script = "<think>\n日"
+
+    def follow(text: str) -> str:
+        return "ok" if text.endswith("\n\n") else script[len(text) :]
+
+    budget = limits(max_reasoning_tokens=3)  # the character has three tokens of its own
+    result = run(LargeOnly(), script, large=ScriptedEngine(free=follow), limits=budget)
+    assert result.generation.answer == "ok"
+    assert result.roles()[0] == ("large", "<think>\n\ufffd")
+
+
 def test_an_insertion_never_overruns_the_budget() -> None:
     insertion = tokens("\n</think>\n\n")
     for budget in range(12, 12 + insertion + 3):
@@ -428,6 +448,11 @@ def test_a_stop_string_across_tokens_and_roles() -> None:
     assert result.generation.segments[-1].role == "small"
 
 
+def test_a_stop_string_held_at_the_start_loses_no_space() -> None:
+    script = "<think>\na\n</think>\n\nThe answer is 4."
+    assert run(LargeOnly(), script, stop=("The end",)).generation.answer == "The answer is 4."
+
+
 def test_a_stop_string_that_never_completes_is_shown() -> None:
     result = run(RELAY, PLAIN, stop=("Done. Never",))
     assert result.shown("answer") == PLAIN
@@ -466,6 +491,16 @@ def test_a_looping_thinking_is_closed_and_a_looping_answer_ends() -> None:
     assert [e.why for e in result.of(Inserted)] == ["repetition"]
     assert result.generation.finish == "repetition"
     assert result.generation.usage.completion_tokens < 400
+
+
+@pytest.mark.parametrize("before", range(4))
+def test_a_loop_is_left_at_the_end_of_a_character(before: int) -> None:
+    script = "x " * before + "So " + "🎉" * 80 + " end."
+    loops = limits(max_segment_tokens=400, max_repeats=2)
+    result = run(RELAY, script, limits=loops)  # `run` compares ids and text
+    assert script.startswith(result.generation.text)
+    assert [s.why for s in result.generation.segments] == ["", "cue", "loop"]
+    assert not any("\ufffd" in segment.text for segment in result.generation.segments)
 
 
 def test_the_repetition_guard_can_be_switched_off() -> None:
@@ -679,6 +714,38 @@ def test_an_engine_that_hides_its_ids_is_refused() -> None:
         run(LargeOnly(), PLAIN, large=Blind(PLAIN))
 
 
+def test_a_small_engine_that_hides_its_ids_changes_no_text() -> None:
+    class Blind(ScriptedEngine):
+        def _piece(self, id: int, top: int) -> Any:
+            from dataclasses import replace
+
+            return replace(super()._piece(id, top), id=None)
+
+    script = "<think>\nThus </b it is. So\n</think>\n\n4"
+    result = run(RELAY, script, small=Blind(script))
+    assert result.generation.text == script
+    assert result.generation.usage.small_tokens == 0
+    assert None not in result.generation.ids
+
+
+def test_what_could_not_be_tokenized_is_sent_with_the_next_turn() -> None:
+    class Deaf(ScriptedEngine):
+        heard = 0
+
+        async def tokenize(self, text: str, *, special: bool = False) -> tuple[int, ...]:
+            self.heard += text.endswith("Thus")
+            if self.heard == 1 and text.endswith("Thus"):
+                raise EngineUnreachableError("gone")
+            return await super().tokenize(text, special=special)
+
+    script = "We add. Thus it is. Now we go. Done."
+    small = Deaf(script, vocabulary="other")
+    result = run(RELAY, script, small=small)
+    assert result.generation.text == script
+    assert result.generation.usage.fallbacks == 1
+    assert words(small.requests[0].ids).endswith("We add. Thus it is. Now")
+
+
 # Probes.
 
 
@@ -754,6 +821,48 @@ def test_a_probe_outlives_the_stream() -> None:
     assert policy.piece is not None
 
 
+@pytest.mark.parametrize("burst", [1, 4])
+@pytest.mark.parametrize("every", range(4, 13))
+def test_a_hand_off_after_a_probe_waits_for_the_end_of_a_character(every: int, burst: int) -> None:
+    script = "a b therefore 日本語 is it. Done"
+    policy = OneShotPolicy(check_every=every, switch_threshold=0.5)
+    result = run(policy, script, large=ScriptedEngine(script, burst=burst))
+    assert result.generation.text == script
+    assert not any("\ufffd" in segment.text for segment in result.generation.segments)
+
+
+def test_a_probes_stream_is_closed_before_the_session_is_released() -> None:
+    order: list[str] = []
+
+    class Slow(ScriptedEngine):
+        async def stream(self, request: Any) -> Any:
+            try:
+                await asyncio.sleep(30)
+                yield
+            finally:
+                await asyncio.sleep(0.01)
+                order.append("closed")
+
+        async def release(self, session: str) -> None:
+            order.append("released")
+
+    async def cancelled() -> None:
+        engines = {"large": ScriptedEngine(PLAIN), "small": Slow(PLAIN)}
+        job = task(_Asking(STAY), thinking=None)  # type: ignore[arg-type]
+        events = Generating(engines, job).events()  # type: ignore[arg-type]
+
+        async def consume() -> None:
+            async for _ in events:
+                pass
+
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(consume(), 0.1)
+        await events.aclose()
+
+    asyncio.run(cancelled())
+    assert order == ["closed", "released"]
+
+
 def test_one_shot_waits_for_trust() -> None:
     script = "We add two and two here. So therefore it is four and that is it, all done now."
     sure = run(OneShotPolicy.classic(), script, small=ScriptedEngine(script, margin=0.8))
@@ -808,6 +917,19 @@ def test_a_hand_off_waits_for_the_end_of_a_character() -> None:
 
 
 # Shares and figures.
+
+
+@pytest.mark.parametrize("back", [1, 2])
+def test_a_policy_that_cuts_a_character_loses_no_byte(back: int) -> None:
+    class Cutting(_Asking):
+        def feed(self, token: Token) -> Any:
+            self.fed.append(token.index)
+            cuts = len(self.fed) == 6  # the second byte of the second character
+            return HandOff(token.index - back, "lead", "cut") if cuts else Stay(back)
+
+    script = "a日本 b"
+    result = run(Cutting(STAY), script)  # type: ignore[arg-type]
+    assert result.generation.text == script
 
 
 def test_the_random_policy_meets_its_share() -> None:

@@ -10,6 +10,7 @@ from collections.abc import AsyncGenerator
 
 import pytest
 
+from relaygen import UsageError
 from relaygen._sync import LoopThread
 
 
@@ -82,3 +83,22 @@ def test_the_thread_is_gone_after_close() -> None:
     assert len(threading.enumerate()) == len(before) + 1
     loop.close()
     assert threading.enumerate() == before
+
+
+def test_closing_the_loop_ends_what_runs_and_leaves_no_reader_waiting() -> None:
+    loop = LoopThread()
+    closed: list[bool] = []
+
+    async def stuck() -> AsyncGenerator[int, None]:
+        try:
+            yield 1
+            await asyncio.sleep(60)
+        finally:
+            closed.append(True)
+
+    iteration = iter(loop.iterate(stuck()))
+    assert next(iteration) == 1
+    loop.close()
+    assert closed == [True]
+    with pytest.raises(UsageError, match="closed"):
+        next(iteration)

@@ -7,7 +7,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
 
-from ._errors import EngineError
+from ._errors import EngineError, UsageError
 from ._events import Event
 from ._pair import EngineSpec, make_engine
 from ._profile import Profile
@@ -77,7 +77,7 @@ class Relay:
         policy: Policy | str | None = None,
         sampling: Sampling | None = None,
         limits: Limits | None = None,
-        stop: Sequence[str] = (),
+        stop: str | Sequence[str] = (),
         seed: int | None = None,
         template_kwargs: Mapping[str, Any] | None = None,
     ) -> Task:
@@ -89,7 +89,7 @@ class Relay:
             policy: instead of the relay's own.
             sampling: instead of the profile's.
             limits: token budgets.
-            stop: strings that end the answer.
+            stop: strings that end the answer, or one.
             seed: makes it reproducible, as far as the engines are deterministic.
             template_kwargs: reach the chat template, for example ``enable_thinking``.
 
@@ -99,8 +99,14 @@ class Relay:
         from .profiles import make_policy
 
         messages = [Message("user", question)] if isinstance(question, str) else list(question)
+        if not messages:
+            raise UsageError("the conversation has no message")
         if system is not None:
             messages.insert(0, Message("system", system))
+        try:
+            "".join(message.content for message in messages).encode()
+        except UnicodeEncodeError:
+            raise UsageError("a message is not valid Unicode text") from None
         if isinstance(policy, str):
             policy = make_policy(policy, self.profile)
         profile = self.profile
@@ -111,7 +117,7 @@ class Relay:
             answer_role=profile.answer_role,
             sampling=sampling or profile.sampling,
             limits=limits or Limits(),
-            stop=tuple(stop),
+            stop=(stop,) if isinstance(stop, str) else tuple(stop),
             seed=seed,
         )
 
@@ -154,8 +160,10 @@ class Relay:
         for role in policy.margins - self._checked:
             engine = self.engines[role]
             prompt = await engine.render(Conversation((Message("user", "One and one?"),)))
-            raw = await margins_are_raw(engine, prompt.ids, "margins")
-            await engine.release("margins")
+            try:
+                raw = await margins_are_raw(engine, prompt.ids, "margins")
+            finally:
+                await engine.release("margins")
             if raw is None:
                 raise EngineError(
                     "it gives no log-probabilities of two candidates, which this policy needs",

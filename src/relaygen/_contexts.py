@@ -59,8 +59,8 @@ class Contexts:
             backlog.append((text, special))
 
     def size(self, role: Role) -> int:
-        """Tokens of `role`'s context; a character of backlog counts as one, which is plenty."""
-        return len(self._ids[role]) + sum(len(text) for text, _ in self._backlog[role])
+        """Tokens of `role`'s context; a byte of backlog counts as one, which is plenty."""
+        return len(self._ids[role]) + sum(len(text.encode()) for text, _ in self._backlog[role])
 
     async def ids(self, role: Role, engine: Engine) -> tuple[int, ...]:
         """`role`'s whole context, caught up.
@@ -68,7 +68,10 @@ class Contexts:
         Raises:
             EngineError: its engine does not answer.
         """
-        backlog, self._backlog[role] = self._backlog[role], []
-        for text, special in backlog:
-            self._ids[role].extend(await engine.tokenize(text, special=special))
+        backlog = self._backlog[role]
+        while backlog:  # what could not be tokenized waits for the next try
+            text, special = backlog[0]
+            ids = await engine.tokenize(text, special=special)
+            del backlog[0]
+            self._ids[role].extend(ids)
         return tuple(self._ids[role])

@@ -11,7 +11,7 @@ import time
 from dataclasses import dataclass, replace
 
 from ._contexts import Contexts
-from ._errors import EngineError
+from ._errors import EngineError, EngineReplyError
 from ._ledger import Ledger
 from ._meter import Meter
 from ._opening import Opening
@@ -52,6 +52,8 @@ class Desk:
         self._contexts = contexts
         self._seed = seed
         self._utf8 = Utf8()
+        self._half = b""  # of the kept text: the bytes of an incomplete last character
+        self._loops = False
         self._guard = RepetitionGuard(task.limits.max_repeats)
         self.turns = Turns(task, opening, ledger, contexts)
         self._detector = StageDetector(*opening.markers[self.turns.now.role], opening.phase)
@@ -87,8 +89,14 @@ class Desk:
     # One piece.
 
     def receive(self, piece: Piece) -> Said:
-        """One piece from the engine on duty."""
+        """One piece from the engine on duty.
+
+        Raises:
+            EngineReplyError: the engine hides its token ids.
+        """
         self.turns.arrived()
+        if piece.id is None:
+            raise EngineReplyError("the engine does not return token ids")
         text = self._utf8.feed(piece.data)
         token = Token(len(self._tokens), text, self._utf8.whole, piece, self._ledger.stage)
         self._tokens.append(token)
@@ -100,7 +108,7 @@ class Desk:
 
     def answered(self, piece: Piece | None) -> Said:
         """The probe that was asked for, or None where it failed."""
-        said = self._obey(self._session.probed(piece))
+        said = self._obey(self._unbroken(self._session.probed(piece)))
         return said if said is not None else self._advance()
 
     def _advance(self) -> Said:
@@ -123,8 +131,11 @@ class Desk:
         self._fed += 1
         if self.turns.solo:
             return STAY
-        decision = self._session.feed(replace(token, stage=self._ledger.stage))
-        waiting = self._deferred
+        return self._unbroken(self._session.feed(replace(token, stage=self._ledger.stage)))
+
+    def _unbroken(self, decision: Decision) -> Decision:
+        """A hand-off at the last token fed waits until that ends a character."""
+        token, waiting = self._tokens[self._fed - 1], self._deferred
         if waiting is None and isinstance(decision, HandOff) and decision.k == token.index:
             waiting = decision
         if waiting is None:
@@ -167,11 +178,14 @@ class Desk:
         token = self._tokens[self._kept]
         self._kept += 1
         self.written += 1
+        self._half = b"" if token.whole else self._half + token.piece.data
         self._ledger.keep(token, shown="" if marker else None)
         self._contexts.write(self.turns.now.role, token.piece, token.text, special=marker)
         if self._ledger.stopped:
             return self.turns.finish("stop")
-        if self._guard.feed(token.piece.data if token.piece.id is None else token.piece.id):
+        self._loops |= self._guard.feed(token.piece.id)
+        if self._loops and token.whole:
+            self._loops = False
             self._guard.reset()
             return self.turns.looping()
         return None
@@ -218,7 +232,15 @@ class Desk:
         role = self._session.answer(now)
         return role if role == now or self.turns.available(role) else now
 
-    def inserted(self) -> None:
+    def insert(self, marker: str, text: str, ids: tuple[int, ...], why: str) -> None:
+        """The loop writes a marker."""
+        self._ledger.complete(self._utf8.finish())
+        self._half = b""
+        self._contexts.insert(text, ids)
+        self._ledger.insert(marker, text, ids, why)
+        self._inserted()
+
+    def _inserted(self) -> None:
         """The end of thinking was inserted: on to the answer."""
         self._detector.close()
         self._ledger.change_stage("answer")
@@ -238,7 +260,7 @@ class Desk:
     def close(self, end: End) -> Turn:
         """The stream ended and the policy had nothing to say to it."""
         said = self._keep(len(self._tokens))
-        return said or self.turns.after_end(end, wrote=bool(self._tokens))
+        return said or self.turns.after_end(end, wrote=self.written > 0)
 
     def failed(self, error: EngineError) -> Turn:
         """The engine on duty failed: what it wrote stays, the large one carries on.
@@ -267,6 +289,7 @@ class Desk:
         self._ledger.usage.of(self.turns.now.role).discarded += discarded
         if discarded:
             self._utf8.reset()
+            self._utf8.feed(self._half)
         self._detector.restore(self._ledger.stage)
         self._ledger.end(self._meter.stop())
         self._proceed(following, decided, discarded)

@@ -6,6 +6,8 @@ Append-only: what was written down once is never changed.
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import deepcopy
+from dataclasses import replace
 
 from ._events import Event, Inserted, StageChanged, Text
 from ._results import Finish, Generation, Segment, Usage
@@ -37,6 +39,7 @@ class Ledger:
         self._elapsed = elapsed
         self._segments: list[Segment] = []
         self._channels: dict[Stage, list[str]] = {"reasoning": [], "answer": []}
+        self._begun: set[Stage] = set()  # channels that hold or hold back more than white space
         self._writer: Writer = "large"
         self._cue = self._why = ""
         self._texts: list[str] = []
@@ -72,8 +75,10 @@ class Ledger:
 
     def show(self, text: str) -> None:
         """Text of the current channel becomes visible."""
-        if self._thinking and not self._channels[self.stage]:
+        if self._thinking and self.stage not in self._begun:
             text = text.lstrip()
+            if text:
+                self._begun.add(self.stage)
         if self.stage == "answer":
             text = self._stops.feed(text)
         self._emit(text)
@@ -127,27 +132,31 @@ class Ledger:
     def finish(self, finish: Finish, rest: str) -> None:
         """The text is over: show what was held back. `rest` is an incomplete last character."""
         self.finished = finish
-        if rest and self._segments:
-            last = self._segments[-1]
-            self._segments[-1] = Segment(
-                last.role, last.stage, last.text + rest, last.ids, last.cue, last.why, last.seconds
-            )
-            self.show(rest)
+        self.complete(rest)
         if self.stage == "answer" and not self.stopped:
             self._emit(self._stops.flush())
+        self.usage.seconds = self._elapsed()
+
+    def complete(self, rest: str) -> None:
+        """Nobody completes the last segment's last character: `rest` stands for it."""
+        if rest and self._segments:
+            last = self._segments[-1]
+            self._segments[-1] = replace(last, text=last.text + rest)
+            self.show(rest)
 
     def generation(self) -> Generation:
         """Everything so far; valid at any time."""
         segments = list(self._segments)
         if self._ids:
             segments.append(self._open_segment())
-        self.usage.seconds = self._elapsed()
+        if self.finished is None:
+            self.usage.seconds = self._elapsed()
         return Generation(
             text="".join(segment.text for segment in segments),
             reasoning="".join(self._channels["reasoning"]),
             answer="".join(self._channels["answer"]),
             segments=tuple(segments),
-            usage=self.usage,
+            usage=deepcopy(self.usage),  # a result does not change while others go on
             finish=self.finished or "cancelled",
             notes=tuple(self.notes),
         )

@@ -9,6 +9,8 @@ from collections.abc import AsyncGenerator, Coroutine, Iterator
 from contextlib import aclosing
 from typing import Any, Generic, TypeVar
 
+from ._errors import UsageError
+
 T = TypeVar("T")
 
 
@@ -36,9 +38,18 @@ class LoopThread:
     def close(self) -> None:
         """Stop the loop. Safe to call twice."""
         if self._thread.is_alive():
+            self.call(_cancel_others())
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join()
             self._loop.close()
+
+
+async def _cancel_others() -> None:
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
+        task.cancel()
+    if others:
+        await asyncio.wait(others)
 
 
 class Iteration(Generic[T]):
@@ -64,6 +75,9 @@ class Iteration(Generic[T]):
                 async for item in generator:
                     self._items.put(item)
             self._items.put(self._END)
+        except asyncio.CancelledError:  # by `close`, or because the loop ends: nobody may wait on
+            self._items.put(_Raised(UsageError("closed before the end of the stream")))
+            raise
         except Exception as error:
             self._items.put(_Raised(error))
 
@@ -78,8 +92,9 @@ class Iteration(Generic[T]):
 
     def close(self) -> None:
         """Abort the generator and wait for its clean-up. Safe to call twice."""
-        self._loop.call_soon_threadsafe(self._cancel)
-        self._over.wait()
+        if not self._over.is_set():
+            self._loop.call_soon_threadsafe(self._cancel)
+            self._over.wait()
 
     def _cancel(self) -> None:
         if self._task is not None:

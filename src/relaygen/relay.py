@@ -148,6 +148,7 @@ class Generating:
             await inbox.until(task)
         finally:
             task.cancel()
+            await asyncio.wait({task})  # its stream is closed before anybody goes on
         return task.result()
 
     async def _ask(self, role: Role) -> Piece | None:
@@ -183,6 +184,4 @@ class Generating:
         thinking, ids = self._task.thinking, self._opening.insertion
         if thinking is None:
             return
-        self._contexts.insert(thinking.insertion, ids)
-        self._ledger.insert("end_of_thinking", thinking.insertion, ids, why)
-        self._desk.inserted()
+        self._desk.insert("end_of_thinking", thinking.insertion, ids, why)

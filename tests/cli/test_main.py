@@ -73,6 +73,11 @@ def test_the_hint_is_a_second_line_and_neither_has_more() -> None:
     assert result.stderr == "error: one two\nhint: three four\n"
 
 
+def test_a_terminal_does_not_obey_an_error() -> None:
+    result = go(raising(RelayGenError("a\x1b[31mb", hint="c\x07d")))
+    assert result.stderr == "error: a\ufffd[31mb\nhint: c\ufffdd\n"
+
+
 def test_debug_shows_where_it_came_from(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RELAYGEN_DEBUG", "1")
     result = go(raising(ModelNotFoundError("broken")))
@@ -128,6 +133,20 @@ def test_a_closed_pipe_is_quiet(lines: int) -> None:
         process.stdin.close()
         assert process.stderr.read() == b""
         assert process.wait(30) == 141
+
+
+def test_streams_that_are_closed_from_the_start() -> None:
+    code = "import os, sys; [os.close(n) for n in (0, 1)]; os.execv(sys.executable, sys.argv[1:])"
+    command = [sys.executable, "-m", "relaygen"]
+    for arguments, status in ((["profile", "list"], 0), (["run"], 2)):
+        result = subprocess.run(
+            [sys.executable, "-c", code, *command, *arguments],
+            capture_output=True,
+            text=True,
+            timeout=30,
+            check=False,
+        )
+        assert (result.returncode, "Traceback" in result.stderr) == (status, False)
 
 
 def test_a_command_that_this_installation_lacks() -> None:

@@ -297,6 +297,16 @@ async def test_candidates_that_the_server_does_not_have() -> None:
     assert [piece.margin for delta in deltas for piece in delta.pieces] == [None, None]
 
 
+@pytest.mark.parametrize(
+    "entries", [[{"top_logprobs": []}], [7], [{"id": 5, "top_logprobs": [1]}], 3]
+)
+async def test_candidates_that_make_no_sense(entries: object) -> None:
+    events = [chunk("a", [5], 1, completion_probabilities=entries), last(1)]
+    async with playing(completion=sse(*events)) as server:
+        with pytest.raises(EngineReplyError, match="candidates"):
+            await collect(LlamaServerEngine(server.url), asked([1], 1, top=2))
+
+
 async def test_control_tokens_inside_the_text_are_kept() -> None:
     events = [chunk("a", [5], 1), chunk("", [7], 2), chunk("b", [6], 3), chunk("", [7], 4), last(4)]
     detokenize = {5: "a", 6: "b", 7: "<|x|>"}

@@ -88,6 +88,13 @@ def test_the_confidence_gate(threshold: float, margin: float | None, switches: b
     assert session.probed(piece) == expected
 
 
+def test_after_a_switch_behind_the_gate_nothing_is_asked_again() -> None:
+    session = begun(OneShotPolicy(switch_threshold=0.5))
+    assert feed(session, [" therefore"]) == [Probe("small")]
+    assert isinstance(session.probed(candidates(0.9)), HandOff)
+    assert feed(session, [" therefore"], first=1) == [STAY]
+
+
 def test_a_failed_probe_is_no_permission() -> None:
     session = begun(OneShotPolicy(switch_threshold=0.5))
     assert feed(session, [" therefore"]) == [Probe("small")]
@@ -214,6 +221,11 @@ def test_groups_of_one_s_own() -> None:
     assert acted(feed(begun(policy), [" HELD", ":"])) == [(1, HandOff(1, "lead", "cue", "Held:"))]
     with pytest.raises(UsageError, match=r"'law'.*answer, consolidation, calculation"):
         group_cues(("law",))
+
+
+def test_the_least_values_are_good() -> None:
+    policy = OneShotPolicy(CueSet(["="]), check_every=1, window=1, switch_threshold=0.0)
+    assert feed(begun(policy), ["x", "="]) == [STAY, HandOff(1, "lead", "cue", "=")]
 
 
 @pytest.mark.parametrize(

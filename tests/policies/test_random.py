@@ -114,6 +114,24 @@ def test_only_kept_tokens_count() -> None:
     assert feed(session, ["One", ".", b"", b"", " Two"])[-1] == HandOff(1, "delegate", "random")
     session.begin("small", "delegate", "reasoning", "handoff")
     assert session._tokens == {"large": 2, "small": 0}
+    assert feed(session, [" Two", " three"]) == [STAY, STAY]
+    session.begin("large", "lead", "reasoning", "turn")
+    session.begin("large", "lead", "reasoning", "limit")  # nothing was written in between
+    assert session._tokens == {"large": 2, "small": 2}
+
+
+def test_what_was_read_ahead_is_forgotten() -> None:
+    session = begun(RandomPolicy(1.0))
+    assert feed(session, ["One", ".", " ```"])[-1] == HandOff(1, "delegate", "random")
+    session.begin("large", "lead", "reasoning", "failure")
+    assert feed(session, [" Two", ".\n"])[-1] == HandOff(1, "delegate", "random")
+
+
+def test_a_terminator_of_the_segment_before_is_over() -> None:
+    session = begun(RandomPolicy(1.0))
+    assert feed(session, ["One", "."]) == [STAY, STAY]
+    session.begin("large", "lead", "reasoning", "limit")
+    assert feed(session, [" Two"]) == [STAY]
 
 
 def test_tokens_of_a_segment_that_ended_otherwise_count_too() -> None:

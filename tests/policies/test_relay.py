@@ -90,9 +90,9 @@ def test_cues_of_the_small_model_mean_nothing() -> None:
 
 
 def test_a_terminator_of_the_segment_before_is_over() -> None:
-    """`Thus.` hands off after the cue; the dot then decides nothing in the next segment."""
-    session = begun(RelayPolicy.of(["etc."]))
-    assert feed(session, ["etc."]) == [HandOff(0, "delegate", "cue", "etc.")]
+    """The dot of the cue decides nothing in the next segment."""
+    session = begun(RelayPolicy.of(["Wait."]))
+    assert feed(session, ["Wait."]) == [HandOff(0, "delegate", "cue", "Wait.")]
     session.begin("small", "delegate", "reasoning", "handoff")
     assert feed(session, [" Next", ".", " Y"]) == [STAY, STAY, HandOff(1, "lead", "sentence")]
 
@@ -325,6 +325,16 @@ def test_what_was_read_ahead_is_held_before_the_takeover() -> None:
         *(STAY, STAY, STAY, Stay(1), STAY, STAY, Stay(1)),
         HandOff(5, "lead", "answer"),
     ]
+
+
+def test_what_was_read_ahead_of_the_takeover_is_forgotten() -> None:
+    session = begun(POLICY, start=plan(False, "small"), stage="answer")
+    decisions = feed(session, ["Final answer", ".", " ```"], stage="answer")
+    assert decisions[-1] == HandOff(1, "lead", "answer")
+    session.begin("small", "lead", "answer", "handoff")
+    feed(session, [" It", " is"], stage="answer")
+    session.begin("large", "lead", "answer", "failure")
+    assert feed(session, [" so", ".\n"], stage="answer")[-1] == HandOff(1, "lead", "answer")
 
 
 def test_a_marker_in_the_look_ahead_waits_for_its_own_sentence() -> None:

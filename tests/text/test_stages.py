@@ -44,6 +44,8 @@ def by_id(phase: Phase) -> StageDetector:
         (["</", "thin", "g"], [Found(0), Found(0), Found(3)]),
         (["</", "</", "think>"], [Found(0), Found(1), Found(0, "close", 2)]),
         (["<", "<", "/think>"], [Found(0), Found(1), Found(0, "close", 2)]),
+        (["<", "</think>"], [Found(0), Found(1, "close", 1)]),
+        (["<", "", "x</think>y"], [Found(0), Found(0), Found(2, "close", 1, "x", "y")]),
         (["a<", "", "b"], [Found(0), Found(0), Found(3)]),
         (["", "</think>"], [Found(1), Found(0, "close", 1)]),
         (["a", "", "</", "think>"], [Found(1), Found(1), Found(0), Found(0, "close", 2)]),
@@ -72,6 +74,7 @@ def test_the_end_of_thinking_by_id() -> None:
         (["\n", "<think>"], [Found(0), Found(1, "open", 1)], "reasoning"),
         (["\n<", "think", ">a"], [Found(0), Found(0), Found(0, "open", 3, "\n", "a")], "reasoning"),
         (["<", "think", "ing"], [Found(0), Found(0), Found(3)], "answer"),
+        (["<", " "], [Found(0), Found(2)], "answer"),
         (["Hi", " <think>"], [Found(1), Found(1)], "answer"),
         (["", " ", "Hi"], [Found(0), Found(0), Found(3)], "answer"),
         (["</think>"], [Found(1)], "answer"),
@@ -90,6 +93,9 @@ def test_a_model_that_opens_its_thinking_by_id() -> None:
     assert detector.feed("<think>", piece(7)) == Found(1, "open", 1)
     assert detector.phase == "reasoning"
     assert detector.feed("a", piece(1)) == Found(1)
+
+    detector = by_id("unopened")
+    assert detector.feed("", piece(7)) == Found(0, "open", 1)  # an engine that hides its text
 
     detector = by_id("unopened")
     assert detector.feed("\n", piece(1)) == Found(0)

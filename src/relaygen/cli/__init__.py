@@ -95,6 +95,7 @@ class LazyGroup(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command and turn how it fails into an exit status."""
+        _open_closed_streams()
         try:
             result = super().invoke(ctx)
             sys.stdout.flush()  # a closed pipe shows here, not in the interpreter's last breath
@@ -110,6 +111,13 @@ class LazyGroup(click.Group):
         return result
 
 
+def _open_closed_streams() -> None:
+    """A standard stream that was closed before this process began (``>&-``) is None."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115  # for as long as we live
+
+
 def report(error: RelayGenError) -> None:
     """Print an error for people on stderr: one line, and one with the hint if there is any."""
     if os.environ.get("RELAYGEN_DEBUG", "") not in ("", "0"):
@@ -120,7 +128,9 @@ def report(error: RelayGenError) -> None:
 
 
 def _one_line(text: str) -> str:
-    return " ".join(text.split())
+    """Whatever an engine said: a terminal must not obey it."""
+    line = " ".join(text.split())
+    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in line)
 
 
 @click.group(

@@ -143,13 +143,18 @@ class ChunkReader:
         """Candidates by the id that was drawn: there are none for lost ids."""
         found = {}
         if self._top:
-            for entry in chunk.get("completion_probabilities") or ():
-                best = (
-                    (each["id"], float(each["logprob"]))
-                    for each in entry.get("top_logprobs") or ()
-                    if each.get("logprob") is not None
-                )
-                found[entry["id"]] = tuple(best)[: self._top]
+            try:
+                for entry in chunk.get("completion_probabilities") or ():
+                    best = (
+                        (each["id"], float(each["logprob"]))
+                        for each in entry.get("top_logprobs") or ()
+                        if each.get("logprob") is not None
+                    )
+                    found[entry["id"]] = tuple(best)[: self._top]
+            except (AttributeError, KeyError, TypeError, ValueError):
+                raise EngineReplyError(
+                    f"unusable candidates: {str(chunk)[:200]}", role=self._role
+                ) from None
         return found
 
     def _last(self, chunk: dict[str, Any], before: list[Piece], lost: int) -> Delta | None:
