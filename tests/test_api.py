@@ -8,8 +8,10 @@ from dataclasses import replace
 import pytest
 
 from relaygen import (
+    Conversation,
     Done,
     EngineError,
+    EngineUnreachableError,
     Limits,
     Message,
     OneShotPolicy,
@@ -19,7 +21,7 @@ from relaygen import (
     UsageError,
     benchmark,
 )
-from relaygen._types import Piece
+from relaygen._types import Piece, Prompt
 from relaygen.engines.scripted import Failure, ScriptedEngine
 from relaygen.profiles import load
 
@@ -107,6 +109,17 @@ def test_margins_are_checked_before_they_are_used() -> None:
         assert pair.generate("?").answer == PLAIN
 
 
+def test_a_small_model_that_cannot_be_reached_fails_no_gated_request() -> None:
+    class Dead(ScriptedEngine):
+        async def render(self, conversation: Conversation) -> Prompt:
+            raise EngineUnreachableError("refused")
+
+    with Relay(ScriptedEngine(PLAIN), Dead(), policy=OneShotPolicy.classic()) as pair:
+        generation = pair.generate("?")
+    assert generation.answer == PLAIN
+    assert any("refused" in note for note in generation.notes)
+
+
 def test_benchmark_compares_pair_by_pair() -> None:
     with relay("We add. " + "Thus it is so and so on and on it goes. " * 3) as pair:
         measured = benchmark(pair, ["a", "b"], num_runs=3)
@@ -161,4 +174,4 @@ def test_a_check_that_fails_holds_no_cache_slot() -> None:
     pair = Relay(ScriptedEngine(PLAIN), small, policy=OneShotPolicy.classic())
     with pair, pytest.raises(EngineError, match="broken"):
         pair.generate("?")
-    assert "margins" in small.released
+    assert len(small.released) == 1

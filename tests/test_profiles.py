@@ -115,7 +115,7 @@ def test_every_policy_by_name() -> None:
 
 
 @pytest.mark.parametrize(
-    "spec", ["nope", "random", "random:x", "random:2", "one-shot:x", "relay:1", "large:x"]
+    "spec", ["nope", "random", "random:x", "random:2", "one-shot:x", "relay:1", "relay:", "large:x"]
 )
 def test_bad_policies(spec: str) -> None:
     with pytest.raises(UsageError):

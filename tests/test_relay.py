@@ -690,12 +690,15 @@ def test_a_failure_nobody_can_stand_in_for(policy: Policy, role: str) -> None:
     engines[other] = ScriptedEngine(PLAIN)
     generating = Generating({r: engines[r] for r in policy.roles}, task(policy, thinking=None))
 
+    shown: list[str] = []
+
     async def go() -> None:
-        async for _ in generating.events():
-            pass
+        async for event in generating.events():
+            shown.append(event.text if isinstance(event, Text) else "")
 
     with pytest.raises(EngineReplyError, match=f"{role} engine: boom"):
         asyncio.run(go())
+    assert "".join(shown) == "We add 2"
     partial = generating.snapshot()
     check_promises(partial)
     assert partial.usage.completion_tokens == 3
@@ -892,6 +895,21 @@ def test_a_policy_may_close_the_thinking() -> None:
     result = run(policy, "", large=large, thinking=Thinking(), prefill="<think>")  # type: ignore[arg-type]
     assert result.generation.text == " a a a a a\n</think>\n\n4"
     assert result.of(Inserted)[0].why == "policy"
+
+
+@pytest.mark.parametrize("k", [-2, 5, 99])
+def test_a_hand_off_at_a_piece_that_was_never_fed_is_the_policys_fault(k: int) -> None:
+    with pytest.raises(UsageError, match=f"handed off at piece {k} of 5"):
+        run(_Saying(HandOff(k, "lead", "wrong")), PLAIN)  # type: ignore[arg-type]
+
+
+def test_a_policy_that_hands_over_for_ever_is_stopped() -> None:
+    class PingPong(_Asking):
+        def feed(self, token: Token) -> Any:
+            return HandOff(-1, "lead", "no")
+
+    with pytest.raises(UsageError, match="without a token kept"):
+        run(PingPong(STAY), PLAIN)  # type: ignore[arg-type]
 
 
 def test_held_pieces_can_be_taken_back_and_are_not_shown() -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import AsyncGenerator, Coroutine, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
 
-from ._errors import EngineError, UsageError
+from ._errors import EngineError, EngineUnreachableError, UsageError
 from ._events import Event
 from ._pair import EngineSpec, make_engine
 from ._profile import Profile
@@ -155,15 +156,13 @@ class Relay:
         Raises:
             EngineError: the engine gives no margins, or scales them by temperature.
         """
-        from .engines._margins import margins_are_raw
-
         for role in policy.margins - self._checked:
-            engine = self.engines[role]
-            prompt = await engine.render(Conversation((Message("user", "One and one?"),)))
             try:
-                raw = await margins_are_raw(engine, prompt.ids, "margins")
-            finally:
-                await engine.release("margins")
+                raw = await self._margins_of(self.engines[role])
+            except EngineUnreachableError:
+                if role == "small" and "large" in policy.roles:
+                    continue  # the large model goes on alone, and the result says so
+                raise
             if raw is None:
                 raise EngineError(
                     "it gives no log-probabilities of two candidates, which this policy needs",
@@ -178,6 +177,16 @@ class Relay:
                     "vLLM: --logprobs-mode raw_logprobs",
                 )
             self._checked.add(role)
+
+    async def _margins_of(self, engine: Engine) -> bool | None:
+        from .engines._margins import margins_are_raw
+
+        key = uuid.uuid4().hex
+        prompt = await engine.render(Conversation((Message("user", "One and one?"),)))
+        try:
+            return await margins_are_raw(engine, prompt.ids, key)
+        finally:
+            await engine.release(key)
 
     def _thread(self) -> LoopThread:
         if self._loop is None:

@@ -11,7 +11,7 @@ import time
 from dataclasses import dataclass, replace
 
 from ._contexts import Contexts
-from ._errors import EngineError, EngineReplyError
+from ._errors import EngineError, EngineReplyError, UsageError
 from ._ledger import Ledger
 from ._meter import Meter
 from ._opening import Opening
@@ -147,6 +147,12 @@ class Desk:
         if isinstance(decision, Stay):
             return self._keep(self._whole(self._fed - decision.held))
         if isinstance(decision, HandOff):
+            if not -1 <= decision.k < self._fed:
+                raise UsageError(
+                    f"policy {self._task.policy.name!r} handed off at piece {decision.k} "
+                    f"of {self._fed} that it was fed",
+                    hint="k is the index of the last piece to keep, -1 for none",
+                )
             role = other(self.turns.now.role)
             if not self.turns.available(role):
                 return self._keep(self._fed)
@@ -300,6 +306,6 @@ class Desk:
         self._ledger.end(self._meter.stop())
 
     def _proceed(self, turn: Turn, decided: float, discarded: int) -> None:
-        self.turns.proceed(turn, decided, discarded)
+        self.turns.proceed(turn, decided, discarded, wrote=self.written > 0)
         if self.turns.now.finish is not None:
             self._ledger.finish(self.turns.now.finish, self._utf8.finish())

@@ -19,7 +19,6 @@ def make_engine(
     ctx: int = 4096,
     threads: int | None = None,
     ngl: int = 0,
-    api_key: str | None = None,
 ) -> Engine:
     """An engine for a role. Nothing is started yet; files are looked for, and never fetched here
     unless the spec is a hub id or a catalogue name.
@@ -33,7 +32,7 @@ def make_engine(
     if isinstance(spec, str) and spec.startswith(("http://", "https://")):
         from .engines.llama_server import LlamaServerEngine
 
-        return LlamaServerEngine(spec, api_key=api_key, role=role)
+        return LlamaServerEngine(spec, role=role)
     from .engines.embedded import EmbeddedEngine
     from .models import EMBEDDED_LARGE, EMBEDDED_SMALL, resolve
 

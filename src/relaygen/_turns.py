@@ -10,7 +10,7 @@ import time
 from dataclasses import dataclass, replace
 
 from ._contexts import Contexts
-from ._errors import ContextLengthError, EngineError
+from ._errors import ContextLengthError, EngineError, UsageError
 from ._events import FellBack, HandedOff
 from ._ledger import Ledger
 from ._opening import Opening
@@ -25,6 +25,8 @@ _OVERRUN = 3
 """Tokens a delegated segment may overrun its limit by, to finish a multi-byte character."""
 _LEAST_ROOM = 8
 """Tokens of free context below which a model is not handed the word."""
+_FRUITLESS = 16
+"""Turns in a row without a token kept after which a policy is taken for broken."""
 _FULL = "the small model's context is full; the large one goes on alone"
 
 
@@ -61,6 +63,7 @@ class Turns:
         self._ledger = ledger
         self._contexts = contexts
         self._failures = 0
+        self._fruitless = 0  # turns in a row that kept nothing
         self._handoff: tuple[HandedOff, float] | None = None  # shown with its first token
         self.solo = "small" not in opening.infos
         first = task.policy.first
@@ -169,15 +172,25 @@ class Turns:
 
     # The change.
 
-    def proceed(self, turn: Turn, decided: float, discarded: int) -> None:
+    def proceed(self, turn: Turn, decided: float, discarded: int, *, wrote: bool) -> None:
         """Make this turn the current one, unless a budget decides otherwise.
 
         Args:
             turn: what was decided.
             decided: when (perf_counter seconds).
             discarded: tokens received beyond the point.
+            wrote: whether the turn that ends kept a token.
+
+        Raises:
+            UsageError: the policy makes turn after turn without one.
         """
         previous, self.now = self.now, self._within_budget(turn)
+        self._fruitless = 0 if wrote else self._fruitless + 1
+        if self._fruitless > _FRUITLESS:
+            raise UsageError(
+                f"policy {self._task.policy.name!r} hands over and over without a token kept",
+                hint="a hand-off should keep something, or let the receiver write",
+            )
         if self.now.finish is None and self.now.role != previous.role:
             usage = self._ledger.usage
             usage.handoffs += 1

@@ -63,11 +63,16 @@ class Generating:
         """
         try:
             await self._open()
-            while self._ledger.finished is None:
-                async with aclosing(self._segment()) as steps:
-                    async for _ in steps:
-                        for event in self._ledger.take_events():
-                            yield event
+            try:
+                while self._ledger.finished is None:
+                    async with aclosing(self._segment()) as steps:
+                        async for _ in steps:
+                            for event in self._ledger.take_events():
+                                yield event
+            except EngineError:
+                for event in self._ledger.take_events():
+                    yield event
+                raise
             for event in self._ledger.take_events():
                 yield event
             yield Done(self.snapshot())

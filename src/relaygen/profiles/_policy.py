@@ -70,9 +70,9 @@ def make_policy(spec: str, profile: Profile) -> Policy:
     Raises:
         UsageError: there is no such policy, or the option makes no sense.
     """
-    name, _, option = spec.partition(":")
+    name, colon, option = spec.partition(":")
     if name not in POLICIES:
         raise UsageError(f"there is no policy {name!r}", hint=f"policies: {', '.join(POLICIES)}")
-    if option and name in ("relay", "large", "small"):
-        raise UsageError(f"policy {name} takes no option, not {option!r}")
+    if colon and name in ("relay", "large", "small"):
+        raise UsageError(f"policy {name} takes no option", hint=f"drop {colon + option!r}")
     return POLICIES[name][0](profile, option)
