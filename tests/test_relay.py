@@ -980,7 +980,7 @@ def test_a_generation_can_be_looked_at_and_left() -> None:
     assert partial.text == "We add 2"
     assert partial.finish == "cancelled"
     assert partial.usage.large.seconds >= 0.015
-    assert partial.segments[0].seconds == pytest.approx(partial.usage.large.seconds, abs=0.001)
+    assert partial.segments[0].seconds == pytest.approx(partial.usage.large.seconds, abs=0.05)
     assert engine.aborted == 1
     assert len(engine.released) == 1
 
@@ -999,7 +999,7 @@ def test_seconds_belong_to_the_model_that_spent_them() -> None:
     assert usage.small.first_seconds >= 0.010 * usage.small.requests
     assert usage.seconds >= usage.large.seconds + usage.small.seconds
     assert sum(s.seconds for s in result.generation.segments) == pytest.approx(
-        usage.large.seconds + usage.small.seconds, abs=0.005
+        usage.large.seconds + usage.small.seconds, abs=0.05
     )
     assert usage.first_token_seconds is not None
     assert 0 < usage.first_token_seconds < usage.seconds
