@@ -138,7 +138,7 @@ class Relay:
             yield event
 
     async def agenerate(self, question: Question, **options: Any) -> Generation:
-        """One generation; options as in `task`.
+        """One generation, a conversation of its own; options as in `task`.
 
         Raises:
             EngineError: an engine failed that nobody could stand in for.

@@ -147,7 +147,8 @@ pair_options = collecting(
             metavar="TOKENS",
             default=4096,
             show_default=True,
-            help="Context of an embedded engine, prompt and completion together.",
+            help="Context of an embedded engine, prompt and completion together; llama.cpp rounds "
+            "it up to a multiple of 256.",
         ),
         option(
             PAIR,
