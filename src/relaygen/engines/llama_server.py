@@ -24,7 +24,7 @@ from ._vocabulary import Vocabulary
 from ._wire import Wire
 
 _LOADING_POLL_S = 0.2
-_SETTLING_S, _SETTLING_CHECKS = 0.005, 400
+_SETTLING_S, _SETTLING_CHECKS = 0.005, 2000
 _SPACED = (1, 4)
 """Values of llama.cpp's ``vocab_type`` (SentencePiece, unigram) that put a space before a text."""
 
@@ -272,7 +272,7 @@ class LlamaServerEngine:
     async def settled(self, session: str) -> None:
         """Wait until the server computes nothing for this conversation. Never raises.
 
-        Needs the server's ``/slots``; gives up after two seconds.
+        Needs the server's ``/slots``; gives up after about ten seconds: a step may be a batch of prompt tokens.
         """
         slot = self._slots.held(session)
         with contextlib.suppress(EngineError):
