@@ -272,7 +272,8 @@ class LlamaServerEngine:
     async def settled(self, session: str) -> None:
         """Wait until the server computes nothing for this conversation. Never raises.
 
-        Needs the server's ``/slots``; gives up after about ten seconds: a step may be a batch of prompt tokens.
+        Needs the server's ``/slots``; gives up after about ten seconds, since a step may be a batch
+        of prompt tokens.
         """
         slot = self._slots.held(session)
         with contextlib.suppress(EngineError):
