@@ -153,6 +153,7 @@ async def test_a_slot_keeps_its_conversation(small_engine: EmbeddedEngine) -> No
 @pytest.mark.parametrize("prompt", [4, 1500])
 async def test_an_abort_stops_the_server(small_engine: EmbeddedEngine, prompt: int) -> None:
     """Nothing is computed any more when the stream is closed; a long prompt is left half read."""
+    await small_engine.info()  # starts it
     draw = random.Random(time.time_ns())
     ids = tuple(draw.randrange(1000, 9000) for _ in range(prompt))
     stream = small_engine.stream(asked(ids, 400, session="abort"))
