@@ -858,7 +858,7 @@ def test_a_probes_stream_is_closed_before_the_session_is_released() -> None:
             async for _ in events:
                 pass
 
-        with pytest.raises(TimeoutError):
+        with pytest.raises(asyncio.TimeoutError):
             await asyncio.wait_for(consume(), 0.1)
         await events.aclose()
 
