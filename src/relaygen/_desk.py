@@ -239,15 +239,11 @@ class Desk:
         return role if role == now or self.turns.available(role) else now
 
     def insert(self, marker: str, text: str, ids: tuple[int, ...], why: str) -> None:
-        """The loop writes a marker."""
+        """The loop writes the end of thinking: on to the answer."""
         self._ledger.complete(self._utf8.finish())
         self._half = b""
         self._contexts.insert(text, ids)
         self._ledger.insert(marker, text, ids, why)
-        self._inserted()
-
-    def _inserted(self) -> None:
-        """The end of thinking was inserted: on to the answer."""
         self._detector.close()
         self._ledger.change_stage("answer")
         self._proceed(Turn(self._answering(), "lead", "stage", "stage"), time.perf_counter(), 0)

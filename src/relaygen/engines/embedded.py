@@ -152,8 +152,8 @@ class EmbeddedEngine:
         """Generate; see `LlamaServerEngine.stream`.
 
         An abort also waits for the step that is under way. The other model of the pair computes on
-        the same cores, and two steps at once take far longer than one after the other: with both,
-        hand-offs took 2.2 to 2.7 s on two cores, else 0.25 s.
+        the same cores, and two steps at once take far longer than one after the other: a
+        hand-off took up to 2.58 s on two cores, else at most 0.29 s (benchmarks/handoffs.py).
 
         Raises:
             EngineError: as `info` and `LlamaServerEngine.stream`.
