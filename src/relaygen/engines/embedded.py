@@ -153,7 +153,7 @@ class EmbeddedEngine:
 
         An abort also waits for the step that is under way. The other model of the pair computes on
         the same cores, and two steps at once take far longer than one after the other: a
-        hand-off took up to 2.58 s on two cores, else at most 0.29 s (benchmarks/handoffs.py).
+        hand-off took up to 2.58 s on two cores, else at most 0.33 s (benchmarks/handoffs.py).
 
         Raises:
             EngineError: as `info` and `LlamaServerEngine.stream`.
