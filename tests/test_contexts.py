@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
-import pytest
-
-from relaygen import EngineReplyError
 from relaygen._contexts import Contexts
-from relaygen._types import Piece, Prompt
-from relaygen.engines.scripted import ScriptedEngine
+from relaygen._types import Piece, Prompt, Role
+from relaygen.engines.scripted import ScriptedEngine, ScriptedTokenizer
 
 ENGINE = ScriptedEngine("")
 
@@ -76,7 +73,21 @@ def test_markers_cross_as_special_tokens_and_words_never_do() -> None:
     assert own.asked == [("</think>", True)]
 
 
-def test_hidden_ids_are_refused() -> None:
-    contexts = Contexts({"large": Prompt((1,), "")}, shared=True)
-    with pytest.raises(EngineReplyError, match="does not return token ids"):
-        contexts.write("large", Piece(None, b"a"), "a")
+def test_an_engine_that_hides_ids_is_sent_text() -> None:
+    prompts: dict[Role, Prompt] = {"large": Prompt((1,), "<p>"), "small": Prompt((), "<q>")}
+    contexts = Contexts(prompts, shared=False, text_only=["small"])
+    contexts.write("large", Piece(7, b"Thus"), "Thus")
+    contexts.write("small", Piece(None, b" so."), " so.")
+    contexts.insert("</think>", ())
+    assert contexts.text("small") == "<q>Thus so.</think>"
+    assert contexts.text("large") is None
+    assert asyncio.run(contexts.ids("small", ScriptedEngine())) == ()
+    expected = (1, 7, *ScriptedTokenizer().encode(" so."), *ScriptedTokenizer().encode("</think>"))
+    assert asyncio.run(contexts.ids("large", ScriptedEngine())) == expected
+
+
+def test_the_size_of_a_text_is_estimated_from_its_bytes() -> None:
+    contexts = Contexts({"large": Prompt((), "x" * 30)}, shared=True, text_only=["large"])
+    assert contexts.size("large") == 10
+    contexts.write("large", Piece(None, "é".encode() * 3), "é" * 3)
+    assert contexts.size("large") == 12

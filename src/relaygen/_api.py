@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import AsyncGenerator, Coroutine, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
 
 from ._errors import EngineError, EngineUnreachableError, UsageError
 from ._events import Event
+from ._hints import HintIds
 from ._pair import EngineSpec, make_engine
 from ._profile import Profile
 from ._results import Generation
@@ -25,8 +27,8 @@ T = TypeVar("T")
 EMBEDDED_PROFILE = "embedded"
 """The profile of the default pair."""
 
-Question = str | Sequence[Message]
-"""One user message, or a whole conversation."""
+Question = str | Sequence[Message] | Conversation
+"""One user message, several turns, or a whole conversation with everything it has."""
 
 
 class Relay:
@@ -67,6 +69,7 @@ class Relay:
             "large": make_engine(large, "large", ctx=ctx, threads=threads, ngl=ngl),
             "small": make_engine(small, "small", ctx=ctx, threads=threads, ngl=ngl),
         }
+        self._hints = {role: HintIds(engine) for role, engine in self.engines.items()}
         self._checked: set[Role] = set()
         self._loop: LoopThread | None = None
 
@@ -81,6 +84,7 @@ class Relay:
         stop: str | Sequence[str] = (),
         seed: int | None = None,
         template_kwargs: Mapping[str, Any] | None = None,
+        **more: Any,
     ) -> Task:
         """One generation's description, with this relay's profile as defaults.
 
@@ -93,26 +97,19 @@ class Relay:
             stop: strings that end the answer, or one.
             seed: makes it reproducible, as far as the engines are deterministic.
             template_kwargs: reach the chat template, for example ``enable_thinking``.
+            more: further fields of `Task`, for example ``constraint`` or ``retries``.
 
         Raises:
             UsageError: a value is out of range or does not fit the profile.
         """
         from .profiles import make_policy
 
-        messages = [Message("user", question)] if isinstance(question, str) else list(question)
-        if not messages:
-            raise UsageError("the conversation has no message")
-        if system is not None:
-            messages.insert(0, Message("system", system))
-        try:
-            "".join(message.content for message in messages).encode()
-        except UnicodeEncodeError:
-            raise UsageError("a message is not valid Unicode text") from None
+        conversation = self._conversation(question, system, template_kwargs)
         if isinstance(policy, str):
             policy = make_policy(policy, self.profile)
         profile = self.profile
         return Task(
-            Conversation(tuple(messages), profile.prefill, dict(template_kwargs or {})),
+            conversation,
             policy or self.policy,
             thinking=profile.tags if profile.thinking == "tags" else None,
             answer_role=profile.answer_role,
@@ -120,11 +117,42 @@ class Relay:
             limits=limits or Limits(),
             stop=(stop,) if isinstance(stop, str) else tuple(stop),
             seed=seed,
+            **more,
         )
 
-    def generating(self, task: Task) -> Generating:
-        """A generation that has not started; `events` runs it, `snapshot` looks at it."""
-        return Generating({role: self.engines[role] for role in task.policy.roles}, task)
+    def _conversation(
+        self, question: Question, system: str | None, template_kwargs: Mapping[str, Any] | None
+    ) -> Conversation:
+        if isinstance(question, Conversation):
+            conversation = question
+        else:
+            messages = [Message("user", question)] if isinstance(question, str) else list(question)
+            if not messages:
+                raise UsageError("the conversation has no message")
+            conversation = Conversation(tuple(messages), self.profile.prefill)
+        if system is not None:
+            messages = [Message("system", system), *conversation.messages]
+            conversation = replace(conversation, messages=tuple(messages))
+        if template_kwargs is not None:
+            conversation = replace(conversation, template_kwargs=dict(template_kwargs))
+        try:
+            "".join(message.content for message in conversation.messages).encode()
+        except UnicodeEncodeError:
+            raise UsageError("a message is not valid Unicode text") from None
+        return conversation
+
+    def generating(self, task: Task, *, compare_templates: bool = True) -> Generating:
+        """A generation that has not started; `events` runs it, `snapshot` looks at it.
+
+        Without `compare_templates` the small model's own rendering of the conversation is not
+        asked for where ids are shared.
+        """
+        return Generating(
+            {role: self.engines[role] for role in task.policy.roles},
+            task,
+            hints=self._hints if task.hints else None,
+            compare_templates=compare_templates,
+        )
 
     async def astream(self, question: Question, **options: Any) -> AsyncGenerator[Event, None]:
         """The events of one generation as they happen; options as in `task`.

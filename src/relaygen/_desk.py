@@ -17,8 +17,9 @@ from ._meter import Meter
 from ._opening import Opening
 from ._task import Task
 from ._turns import Turn, Turns
-from ._types import End, Piece, Role, other
-from .policies.base import STAY, Decision, HandOff, Probe, Session, Start, Stay, Token
+from ._types import Constraint, End, Piece, Role, other
+from .policies.base import STAY, Decision, HandOff, Hinting, Probe, Session, Start, Stay, Token
+from .text.calls import CallSpan
 from .text.repetition import RepetitionGuard
 from .text.stages import Found, StageDetector
 from .text.utf8 import Utf8
@@ -55,6 +56,8 @@ class Desk:
         self._half = b""  # of the kept text: the bytes of an incomplete last character
         self._loops = False
         self._guard = RepetitionGuard(task.limits.max_repeats)
+        self._call = CallSpan(*task.calls) if task.calls else None
+        self._formless = False  # the answer's form was lost with an engine
         self.turns = Turns(task, opening, ledger, contexts)
         self._detector = StageDetector(*opening.markers[self.turns.now.role], opening.phase)
         thinking = opening.phase != "answer"
@@ -68,6 +71,21 @@ class Desk:
         if self._task.thinking is not None and not thinking:
             wish = "relay"  # the thinking is closed or switched off: there is only an answer
         return self._task.policy.start(Start(self._seed, thinking, wish))
+
+    @property
+    def constraint(self) -> Constraint | None:
+        """What the next engine request must keep to."""
+        if self._ledger.stage == "answer" and not self._formless:
+            return self._task.constraint
+        return None
+
+    @property
+    def hints(self) -> tuple[str, ...]:
+        """Texts at which, where one is a token, the engine on duty may stop by itself."""
+        steady = self.turns.solo or self._detector.phase == "unopened" or self.turns.calling
+        if steady or self.constraint is not None or not isinstance(self._session, Hinting):
+            return ()
+        return self._session.hints()
 
     def begin(self, meter: Meter) -> None:
         """An engine request begins."""
@@ -95,7 +113,7 @@ class Desk:
             EngineReplyError: the engine hides its token ids.
         """
         self.turns.arrived()
-        if piece.id is None:
+        if piece.id is None and not self._opening.infos[self.turns.now.role].text_only:
             raise EngineReplyError("the engine does not return token ids")
         text = self._utf8.feed(piece.data)
         token = Token(len(self._tokens), text, self._utf8.whole, piece, self._ledger.stage)
@@ -104,6 +122,8 @@ class Desk:
         self._released += self._found.released
         if not self._found.marker and self._detector.phase != self._ledger.stage == "reasoning":
             self._check_thinking()
+            if self.constraint is not None:  # what came was written without its form: once more
+                return Turn(self.turns.now.role, "lead", "stage", "stage")
         return self._advance()
 
     def answered(self, piece: Piece | None) -> Said:
@@ -120,7 +140,7 @@ class Desk:
         if self._found.marker:
             found, self._found = self._found, Found(0)
             return self._marker(found)
-        full = self._fed >= self._task.limits.max_segment_tokens
+        full = self._fed >= self._task.limits.max_segment_tokens and not self.turns.calling
         if self.turns.now.kind == "delegate" and full and self._tokens[self._fed - 1].whole:
             return self._keep(self._fed) or self.turns.hand_back("limit")
         return None
@@ -129,7 +149,12 @@ class Desk:
         """Feed the policy one token; a hand-off waits for the end of a character."""
         token = self._tokens[self._fed]
         self._fed += 1
-        if self.turns.solo:
+        if self._call is not None and self._ledger.stage == "answer":
+            inside = self.turns.calling
+            self.turns.calling = self._call.feed(token.text)
+            if inside or self.turns.calling:
+                return STAY
+        if self.turns.solo or self.constraint is not None:
             return STAY
         return self._unbroken(self._session.feed(replace(token, stage=self._ledger.stage)))
 
@@ -154,7 +179,7 @@ class Desk:
                     hint="k is the index of the last piece to keep, -1 for none",
                 )
             role = other(self.turns.now.role)
-            if not self.turns.available(role):
+            if not self.turns.admits(role, decision.kind):
                 return self._keep(self._fed)
             turn = Turn(role, decision.kind, "handoff", decision.why, decision.cue)
             return self._keep(decision.k + 1) or turn
@@ -189,7 +214,7 @@ class Desk:
         self._contexts.write(self.turns.now.role, token.piece, token.text, special=marker)
         if self._ledger.stopped:
             return self.turns.finish("stop")
-        self._loops |= self._guard.feed(token.piece.id)
+        self._loops |= self._guard.feed(token.text if token.piece.id is None else token.piece.id)
         if self._loops and token.whole:
             self._loops = False
             self._guard.reset()
@@ -218,7 +243,7 @@ class Desk:
         self._ledger.change_stage("answer")
         self._ledger.show(found.after)
         turn = Turn(self._answering(), "lead", "stage", "stage")
-        if turn.role != self.turns.now.role:
+        if turn.role != self.turns.now.role or self._task.constraint is not None:
             return turn
         self.turns.now = turn
         self._restart()
@@ -236,7 +261,7 @@ class Desk:
     def _answering(self) -> Role:
         now = self.turns.now.role
         role = self._session.answer(now)
-        return role if role == now or self.turns.available(role) else now
+        return role if role == now or self.turns.admits(role, "lead") else now
 
     def insert(self, marker: str, text: str, ids: tuple[int, ...], why: str) -> None:
         """The loop writes the end of thinking: on to the answer."""
@@ -265,7 +290,7 @@ class Desk:
         return said or self.turns.after_end(end, wrote=self.written > 0)
 
     def failed(self, error: EngineError) -> Turn:
-        """The engine on duty failed: what it wrote stays, the large one carries on.
+        """The engine on duty failed: what it wrote stays, the other one carries on if it may.
 
         Raises:
             EngineError: nobody can stand in.
@@ -279,9 +304,12 @@ class Desk:
         said = self._advance()
         if not isinstance(said, Turn):
             said = self._keep(self._released)
-        if self.turns.now.role == "large" or not self.turns.available("large"):
+        if not self.turns.can_stand_in(other(self.turns.now.role)):
             self.end(said or self.turns.finish("cancelled"), time.perf_counter())
             raise error
+        if self.constraint is not None and self.written:
+            self._formless = True  # a form cannot be entered in its middle
+            self._ledger.note("an engine failed in the answer, whose form is not certain any more")
         turn = self.turns.after_failure(error)
         return said or turn
 

@@ -70,7 +70,7 @@ class StageChanged:
 
 @dataclass(frozen=True, slots=True)
 class FellBack:
-    """The small engine failed in a segment; what it had written stays, the large one goes on."""
+    """An engine failed in a segment; what it had written stays, the other one goes on."""
 
     role: Role
     error: str

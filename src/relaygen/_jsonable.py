@@ -58,6 +58,7 @@ def usage_dict(usage: Usage) -> dict[str, Any]:
         "reasoning_tokens": usage.reasoning_tokens,
         "handoffs": usage.handoffs,
         "fallbacks": usage.fallbacks,
+        "paused": usage.paused,
         "utilization": usage.utilization,
         "seconds": usage.seconds,
         "ms_per_token": usage.ms_per_token,

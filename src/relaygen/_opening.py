@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
-from ._errors import EngineError
+from ._errors import EngineError, UsageError
+from ._retry import retried
 from ._task import Task, Thinking
 from ._types import ROLES, Conversation, EngineInfo, Prompt, Role
 from .engines.base import Engine
 from .text.stages import Marker, Phase
+
+T = TypeVar("T")
+
+_KNOWN_S = 0.05
+"""Seconds within which an engine answers that was met before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +26,7 @@ class Opening:
 
     Attributes:
         infos: of the engines that take part; the small one is missing where it did not answer.
-        prompts: one per role; one in all where the vocabularies are equal.
+        prompts: one per role; the first role's alone where the vocabularies are equal.
         shared: whether token ids mean the same on both engines.
         phase: where the assistant's part of the prompt leaves the thinking.
         markers: opening and closing marker as each role's tokenizer has them.
@@ -36,41 +43,49 @@ class Opening:
     notes: tuple[str, ...]
 
 
-async def open_generation(engines: Mapping[Role, Engine], task: Task) -> Opening:
+async def open_generation(
+    engines: Mapping[Role, Engine], task: Task, *, compare_templates: bool = True
+) -> Opening:
     """Ask the engines that the policy uses, render the conversation and look at its end.
+
+    Args:
+        engines: of the policy's roles.
+        task: what to do.
+        compare_templates: whether the small model's own rendering is looked at although ids are
+            shared, to note a difference.
 
     Raises:
         EngineError: an engine does not start or answer, or refuses the conversation.
+        UsageError: a prompt of token ids for two models with different vocabularies.
     """
+    roles = [role for role in ROLES if role in engines]
     notes: list[str] = []
-    met = await asyncio.gather(
-        *(_meet(engines[role], task) for role in ROLES if role in engines),
-        return_exceptions=True,
-    )
-    infos: dict[Role, EngineInfo] = {}
-    prompts: dict[Role, Prompt] = {}
-    markers: dict[Role, tuple[Marker, Marker]] = {}
-    for role, found in zip([role for role in ROLES if role in engines], met, strict=True):
-        if isinstance(found, EngineError):
-            found.role = found.role or role
-        if isinstance(found, EngineError) and role == "small" and "large" in infos:
-            notes.append(f"the large model went on alone: {found}")
-        elif isinstance(found, BaseException):
-            raise found
-        else:
-            infos[role], prompts[role], markers[role] = found
-    roles = list(infos)
+    infos = await _gather({role: _info(role, engines[role], task) for role in roles}, task, notes)
     fingerprints = {info.vocabulary for info in infos.values()}
-    shared = len(roles) == 1 or (len(fingerprints) == 1 and "" not in fingerprints)
-    if shared and len(roles) == 2:
+    shared = len(infos) == 1 or (len(fingerprints) == 1 and "" not in fingerprints)
+    if not shared and isinstance(task.conversation.raw, tuple):
+        raise UsageError(
+            "a prompt of token ids needs two models with one vocabulary",
+            hint="send the prompt as text",
+        )
+    first = next(iter(infos))
+    asked = [first] if shared and not compare_templates else list(infos)
+    read = await _gather(
+        {role: _read(engines[role], infos[role], task) for role in asked}, task, notes
+    )
+    if set(asked) != set(read):  # the small engine failed just now
+        del infos["small"]
+        shared = True
+    prompts = {role: prompt for role, (prompt, _) in read.items()}
+    markers = {role: read[role if role in read else first][1] for role in infos}
+    if shared and len(prompts) == 2:
         if prompts["large"].ids != prompts["small"].ids:
             notes.append(
                 "the two models' chat templates differ; both continue the large model's prompt"
             )
         del prompts["small"]
-    first = roles[0]
     insertion: tuple[int, ...] = ()
-    if task.thinking is not None:
+    if task.thinking is not None and not infos[first].text_only:
         insertion = await engines[first].tokenize(task.thinking.insertion, special=True)
     return Opening(
         infos=infos,
@@ -83,15 +98,52 @@ async def open_generation(engines: Mapping[Role, Engine], task: Task) -> Opening
     )
 
 
-async def _meet(engine: Engine, task: Task) -> tuple[EngineInfo, Prompt, tuple[Marker, Marker]]:
-    info = await engine.info()
-    prompt = await engine.render(task.conversation)
-    return info, prompt, await _markers(engine, task.thinking)
+async def _gather(
+    asked: Mapping[Role, Coroutine[Any, Any, T]], task: Task, notes: list[str]
+) -> dict[Role, T]:
+    """What each role answers; the small one may be missing where the large one answers."""
+    met = await asyncio.gather(*asked.values(), return_exceptions=True)
+    answers: dict[Role, T] = {}
+    for role, found in zip(asked, met, strict=True):
+        if isinstance(found, EngineError):
+            found.role = found.role or role
+        if isinstance(found, EngineError) and role == "small" and "large" in answers:
+            notes.append(f"the large model went on alone: {found}")
+            for gate in task.gates:
+                gate.failed()
+        elif isinstance(found, BaseException):
+            raise found
+        else:
+            answers[role] = found
+    return answers
 
 
-async def _markers(engine: Engine, thinking: Thinking | None) -> tuple[Marker, Marker]:
+async def _info(role: Role, engine: Engine, task: Task) -> EngineInfo:
+    if role == "large" or "large" not in task.policy.roles:
+        return await retried(engine.info, task.retries)
+    blocked = next(filter(None, (gate.blocked("lead") for gate in task.gates)), "")
+    if not blocked:
+        return await engine.info()
+    try:  # an engine that was met before answers at once; nobody waits for another
+        return await asyncio.wait_for(engine.info(), _KNOWN_S)
+    except asyncio.TimeoutError:
+        raise EngineError(blocked, role=role) from None
+
+
+async def _read(
+    engine: Engine, info: EngineInfo, task: Task
+) -> tuple[Prompt, tuple[Marker, Marker]]:
+    prompt = await retried(lambda: engine.render(task.conversation), task.retries)
+    return prompt, await _markers(engine, info, task.thinking)
+
+
+async def _markers(
+    engine: Engine, info: EngineInfo, thinking: Thinking | None
+) -> tuple[Marker, Marker]:
     if thinking is None:
         return Marker(""), Marker("")  # never looked for
+    if info.text_only:
+        return Marker(thinking.opening), Marker(thinking.closing)
     found = []
     for text in (thinking.opening, thinking.closing):
         ids = await engine.tokenize(text, special=True)
@@ -108,6 +160,8 @@ def _phase(assistant: str, thinking: Thinking | None, conversation: Conversation
         return "answer"
     if opened >= 0:
         return "reasoning"
+    if conversation.raw is not None:  # nobody asked this text to think
+        return "answer"
     if conversation.template_kwargs.get("enable_thinking") is False:
         return "answer"
     return "unopened"

@@ -52,6 +52,8 @@ class ModelUsage:
         evaluated: prompt tokens computed; None where the engine hides it.
         reevaluated: of those, tokens that had been computed or generated before.
         repaired: ids that the engine lost in its stream and the adapter restored.
+        hint_stops: stops at a hinted token where there was no hand-off.
+        retries: requests repeated because the engine failed before their first token.
     """
 
     tokens: int = 0
@@ -66,6 +68,8 @@ class ModelUsage:
     evaluated: int | None = None
     reevaluated: int = 0
     repaired: int = 0
+    hint_stops: int = 0
+    retries: int = 0
 
     @property
     def decode_ms(self) -> float | None:
@@ -90,7 +94,8 @@ class Usage:
         inserted_tokens: written by the loop, in neither model's share.
         reasoning_tokens: kept or inserted before the thinking closed.
         handoffs: changes from one role to the other.
-        fallbacks: segments of the small model that failed and were carried on by the large one.
+        fallbacks: segments that failed and were carried on by the other model.
+        paused: why delegation was paused when it was last wanted; "" where it was not.
         seconds: wall time from the request to the end.
         first_token_seconds: wall time to the first shown text; None where nothing was shown.
         first_answer_seconds: wall time to the first shown text of the answer.
@@ -103,6 +108,7 @@ class Usage:
     reasoning_tokens: int = 0
     handoffs: int = 0
     fallbacks: int = 0
+    paused: str = ""
     seconds: float = 0.0
     first_token_seconds: float | None = None
     first_answer_seconds: float | None = None

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
 from ._errors import UsageError
-from ._types import Conversation, Sampling
+from ._gate import Gate
+from ._types import Constraint, Conversation, Sampling
 from .policies.base import Policy
 
 AnswerRole = Literal["large", "small", "relay"]
@@ -35,6 +36,7 @@ class Limits:
         max_reasoning_tokens: after which the thinking is closed; None for no limit of its own.
         max_segment_tokens: of one delegated segment.
         max_repeats: blocks in a row after which a text counts as looping; 0 for no guard.
+        min_tokens: of the whole completion, before which no model may end its turn.
 
     Raises:
         UsageError: a value is out of range.
@@ -44,12 +46,18 @@ class Limits:
     max_reasoning_tokens: int | None = None
     max_segment_tokens: int = 128
     max_repeats: int = 8
+    min_tokens: int = 0
 
     def __post_init__(self) -> None:
         for name in ("max_tokens", "max_reasoning_tokens", "max_segment_tokens"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise UsageError(f"{name} must be at least 1, not {value}")
+        if not 0 <= self.min_tokens <= self.max_tokens:
+            raise UsageError(
+                f"min_tokens must be between 0 and max_tokens ({self.max_tokens}), "
+                f"not {self.min_tokens}"
+            )
         if self.max_repeats == 1 or self.max_repeats < 0:
             raise UsageError("max_repeats must be 0 (off) or at least 2")
 
@@ -64,6 +72,12 @@ class Task:
         stop: strings that end the answer; they are cut from it.
         seed: of the first segment; the others' seeds derive from it. None: not reproducible.
         choice: which of several generations of one request this is.
+        constraint: a form that the answer must have. One model writes the whole answer then.
+        calls: opening and closing tag of a tool call, which no hand-off may split; None: no tools.
+        gates: asked before every hand-off to the small model.
+        retries: tries more when the large engine fails before a request's first token.
+        rescue: where the large engine fails for good, the small model finishes alone.
+        hints: whether engines may be told ids at which to stop by themselves.
     """
 
     conversation: Conversation
@@ -75,8 +89,19 @@ class Task:
     stop: tuple[str, ...] = ()
     seed: int | None = None
     choice: int = 0
+    constraint: Constraint | None = None
+    calls: tuple[str, str] | None = None
+    gates: tuple[Gate, ...] = ()
+    retries: int = 0
+    rescue: bool = False
+    hints: bool = True
 
     def __post_init__(self) -> None:
+        if self.sampling.penalizes and len(self.policy.roles) > 1:
+            raise UsageError(
+                "penalties need a policy with one model: engines count them per request",
+                hint="drop the penalties, or use the policy large or small",
+            )
         if self.limits.max_reasoning_tokens is not None and self.thinking is None:
             raise UsageError(
                 "max_reasoning_tokens needs a model that marks its thinking",

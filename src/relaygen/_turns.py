@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from ._contexts import Contexts
 from ._errors import ContextLengthError, EngineError, UsageError
 from ._events import FellBack, HandedOff
+from ._gate import RoundTrip
 from ._ledger import Ledger
 from ._opening import Opening
 from ._results import Finish
@@ -20,7 +21,8 @@ from ._types import End, Kind, Role, other
 from .policies.base import After
 
 _PATIENCE = 3
-"""Failures of the small engine in one generation after which it is not asked again."""
+"""Failures of the small engine in one generation after which it is not asked again; where there are
+gates, a breaker among them decides."""
 _OVERRUN = 3
 """Tokens a delegated segment may overrun its limit by, to finish a multi-byte character."""
 _LEAST_ROOM = 8
@@ -51,7 +53,8 @@ class Turns:
 
     Attributes:
         now: who is on duty.
-        solo: the small engine is out for the rest of this generation.
+        out: whose engine is out for the rest of this generation.
+        calling: a tool call is open, which one model writes to its end.
 
     Raises:
         ContextLengthError: the prompt does not fit the first engine.
@@ -65,7 +68,9 @@ class Turns:
         self._failures = 0
         self._fruitless = 0  # turns in a row that kept nothing
         self._handoff: tuple[HandedOff, float] | None = None  # shown with its first token
-        self.solo = "small" not in opening.infos
+        self._trip: tuple[float, int] | None = None  # of the delegation: decided, small tokens then
+        self.out: Role | None = None if "small" in opening.infos else "small"
+        self.calling = False
         first = task.policy.first
         self.now = Turn(first if first in opening.infos else other(first), "lead", "start", "")
         ledger.usage.prompt_tokens = contexts.size(self.now.role)
@@ -81,28 +86,54 @@ class Turns:
         return self._opening.infos[role].context - self._contexts.size(role) - 1
 
     @property
+    def solo(self) -> bool:
+        """One model goes on alone."""
+        return self.out is not None
+
+    @property
     def allowance(self) -> int:
         """Tokens that the engine on duty may generate."""
         limits, usage = self._task.limits, self._ledger.usage
         left = min(limits.max_tokens - usage.completion_tokens, self._room(self.now.role))
         if self._ledger.stage == "reasoning" and limits.max_reasoning_tokens is not None:
             left = min(left, limits.max_reasoning_tokens - usage.reasoning_tokens)
-        if self.now.kind == "delegate":
+        if self.now.kind == "delegate" and self._task.calls is None:  # a call may be longer
             left = min(left, limits.max_segment_tokens + _OVERRUN)
         return left
 
+    @property
+    def least(self) -> int:
+        """Tokens before which the engine on duty may not end its turn."""
+        if self.now.kind == "delegate":  # its end of turn ends nothing
+            return 0
+        least = self._task.limits.min_tokens - self._ledger.usage.completion_tokens
+        return max(0, min(least, self.allowance))
+
     def available(self, role: Role) -> bool:
-        """Whether this role may be handed the word."""
-        if role not in self._task.policy.roles or (role == "small" and self.solo):
+        """Whether this role can be handed the word."""
+        if role not in self._task.policy.roles or role == self.out:
             return False
         if self._room(role) >= _LEAST_ROOM:
             return True
         if role == "small":
-            self._go_solo(_FULL)
+            self._leave_out("small", _FULL)
         return False
 
-    def _go_solo(self, note: str) -> None:
-        self.solo = True
+    def admits(self, role: Role, kind: Kind) -> bool:
+        """Whether a hand-off that the policy wants takes place; the gates are asked."""
+        if not self.available(role):
+            return False
+        reasons = [gate.blocked(kind) for gate in self._task.gates] if role == "small" else []
+        reason = next(filter(None, reasons), "")
+        if role == "small":
+            self._ledger.usage.paused = reason
+        if reason:
+            for gate in self._task.gates:
+                gate.refused()
+        return not reason
+
+    def _leave_out(self, role: Role, note: str) -> None:
+        self.out = role
         self._ledger.note(note)
 
     # What may come next.
@@ -139,19 +170,34 @@ class Turns:
             return self._out_of_room(self.now)
         return Turn(self.now.role, self.now.kind, "limit", "limit")
 
+    def can_stand_in(self, role: Role) -> bool:
+        """Whether this role may carry on where the other one's engine failed."""
+        if role == "small" and not self._task.rescue:
+            return False
+        return self.available(role)
+
     def after_failure(self, error: EngineError) -> Turn:
-        """The small engine failed; the large one carries on."""
+        """The engine on duty failed; the other one carries on."""
+        failed, rescuer = self.now.role, other(self.now.role)
         self._ledger.usage.fallbacks += 1
         kept = self._ledger.usage.completion_tokens
-        self._ledger.events.append(FellBack("small", str(error), kept))
-        self._failures += 1
-        if not error.retryable or self._failures >= _PATIENCE:
-            self._go_solo(f"the small model failed, the large one went on alone: {error}")
-        return Turn("large", "lead", "failure", "failure")
+        self._ledger.events.append(FellBack(failed, str(error), kept))
+        self._trip = None
+        note = f"the {failed} model failed, the {rescuer} one went on alone: {error}"
+        if failed == "large":
+            self._leave_out(failed, note)
+        else:
+            self._failures += 1
+            for gate in self._task.gates:
+                gate.failed()
+            hopeless = not error.retryable or self._failures >= _PATIENCE
+            if isinstance(error, ContextLengthError) or (hopeless and not self._task.gates):
+                self._leave_out(failed, note)
+        return Turn(rescuer, "lead", "failure", "failure")
 
     def _out_of_room(self, turn: Turn) -> Turn:
         if turn.role == "small" and self.available("large"):
-            self._go_solo(_FULL)
+            self._leave_out("small", _FULL)
             return Turn("large", "lead", "limit", "context")
         return self.finish("length")
 
@@ -191,8 +237,15 @@ class Turns:
                 f"policy {self._task.policy.name!r} hands over and over without a token kept",
                 hint="a hand-off should keep something, or let the receiver write",
             )
+        usage = self._ledger.usage
+        if previous.role == "small" and turn.after != "failure" and wrote:
+            for gate in self._task.gates:
+                gate.succeeded()
         if self.now.finish is None and self.now.role != previous.role:
-            usage = self._ledger.usage
+            if self.now.role == "small":
+                for gate in self._task.gates:
+                    gate.began()
+                self._trip = (decided, usage.small_tokens) if turn.kind == "delegate" else None
             usage.handoffs += 1
             event = HandedOff(
                 previous.role,
@@ -211,4 +264,20 @@ class Turns:
         if self._handoff is not None:
             event, decided = self._handoff
             self._handoff = None
-            self._ledger.events.append(replace(event, seconds=time.perf_counter() - decided))
+            now = time.perf_counter()
+            self._ledger.events.append(replace(event, seconds=now - decided))
+            if event.target == "large":
+                self._returned(now)
+
+    def _returned(self, now: float) -> None:
+        """The large model goes on: what the delegation took is known."""
+        trip, self._trip = self._trip, None
+        usage = self._ledger.usage
+        if trip is None or usage.large.decode_ms is None:
+            return
+        begun, tokens = trip
+        measured = RoundTrip(
+            usage.small_tokens - tokens, now - begun, usage.large.decode_ms / 1000.0
+        )
+        for gate in self._task.gates:
+            gate.returned(measured)

@@ -27,8 +27,9 @@ Stage = Literal["reasoning", "answer"]
 Kind = Literal["delegate", "lead"]
 """How a role was given the word: ``delegate`` for one segment, ``lead`` without a limit."""
 
-End = Literal["turn", "length", "context"]
-"""Why an engine ended: end-of-turn token, the request's token limit, its context is full."""
+End = Literal["turn", "length", "context", "hint"]
+"""Why an engine ended: end-of-turn token, the request's token limit, its context is full, or one of
+the request's `stop_ids`, which is then the last piece."""
 
 
 def other(role: Role) -> Role:
@@ -78,7 +79,8 @@ class Sampling:
     """How tokens are drawn. Every field is always sent: engines' own defaults differ.
 
     ``temperature`` 0 is greedy; ``top_k`` 0, ``top_p`` 1 and ``min_p`` 0 are off. ``logit_bias``
-    maps token ids to additive biases on the logits.
+    maps token ids to additive biases on the logits. Penalties are for one-model policies: engines
+    count them from the start of each request, which is not the start of the text.
 
     Raises:
         UsageError: a value is out of range.
@@ -91,6 +93,9 @@ class Sampling:
     top_k: int = 20
     min_p: float = 0.0
     logit_bias: Mapping[int, float] = field(default_factory=dict)
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    repetition_penalty: float = 1.0
 
     def __post_init__(self) -> None:
         if not 0.0 <= self.temperature <= 2.0:
@@ -100,14 +105,55 @@ class Sampling:
                 raise UsageError(f"{name} must be between 0 and 1, not {value}")
         if self.top_k < 0:
             raise UsageError(f"top_k must be 0 (off) or more, not {self.top_k}")
+        for name in ("presence_penalty", "frequency_penalty"):
+            if not -2.0 <= getattr(self, name) <= 2.0:
+                raise UsageError(f"{name} must be between -2 and 2, not {getattr(self, name)}")
+        if not 0.0 < self.repetition_penalty <= 2.0:
+            raise UsageError(
+                f"repetition_penalty must be above 0 and at most 2, not {self.repetition_penalty}"
+            )
+
+    @property
+    def penalizes(self) -> bool:
+        """Whether any penalty is on."""
+        return (self.presence_penalty, self.frequency_penalty, self.repetition_penalty) != (0, 0, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Constraint:
+    """A form that the answer must have, kept by the engine's guided decoding.
+
+    ``value`` is a JSON schema (``json_schema``), nothing (``json_object``), a pattern (``regex``),
+    a list of strings (``choice``) or a grammar in the engine's own notation (``grammar``).
+    """
+
+    kind: Literal["json_schema", "json_object", "regex", "choice", "grammar"]
+    value: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """A function call that the assistant wrote; ``arguments`` is JSON text."""
+
+    id: str
+    name: str
+    arguments: str
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One turn of a conversation, in the chat template's terms."""
+    """One turn of a conversation, in the chat template's terms.
+
+    ``reasoning`` is an earlier turn's thinking, which most templates drop; ``tool_call_id`` says
+    which call a ``tool`` message answers.
+    """
 
     role: Literal["system", "user", "assistant", "tool"]
     content: str
+    reasoning: str = ""
+    tool_calls: tuple[ToolCall, ...] = ()
+    tool_call_id: str = ""
+    name: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,12 +161,18 @@ class Conversation:
     """What a chat template renders: every message, never only the last one.
 
     ``prefill`` opens the assistant's turn with given text (for example ``<think>\\n``);
-    ``template_kwargs`` reach the template unchanged (for example ``enable_thinking``).
+    ``template_kwargs`` reach the template unchanged (for example ``enable_thinking``). A final
+    assistant message is left open where ``continue_final``, else a new turn begins behind it.
+    ``tools`` are function definitions in OpenAI's form. ``raw`` is a text (or its ids) to be
+    continued as it is, without a template; then there are no messages.
     """
 
     messages: tuple[Message, ...]
     prefill: str = ""
     template_kwargs: Mapping[str, Any] = field(default_factory=dict)
+    continue_final: bool = True
+    tools: tuple[Mapping[str, Any], ...] = ()
+    raw: str | tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +191,8 @@ class EngineInfo:
     ``context`` is the tokens one conversation may hold. ``vocabulary`` is a fingerprint: equal
     strings mean that every id, added tokens included, means the same on both engines; "" is
     unknown and never equal. ``slots`` are conversations whose prefix cache can live at once.
+    ``text_only``: the engine hides token ids, so requests carry text and pieces have no ids.
+    ``stop_ids``: it can stop at given ids, so hints are of use. ``kind`` names the server.
     """
 
     model: str
@@ -146,6 +200,9 @@ class EngineInfo:
     vocabulary: str = ""
     slots: int = 1
     rollback: Literal["free", "costly", "unknown"] = "unknown"
+    text_only: bool = False
+    stop_ids: bool = False
+    kind: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +210,10 @@ class SegmentRequest:
     """One engine's turn: continue ``ids`` by at most ``max_tokens`` tokens.
 
     ``session`` names the conversation (its cache slot); ``top`` asks for that many candidates with
-    each piece. ``seed`` None lets the engine draw one.
+    each piece. ``seed`` None lets the engine draw one. ``text`` stands for the ids where the engine
+    hides them. The turn does not end before ``min_tokens``. At an id of ``stop_ids`` the engine
+    stops with end ``hint``; it is asked of engines that say they can. ``constraint`` holds from the
+    first token on.
     """
 
     ids: tuple[int, ...]
@@ -162,3 +222,7 @@ class SegmentRequest:
     session: str
     seed: int | None = None
     top: int = 0
+    text: str | None = None
+    min_tokens: int = 0
+    stop_ids: tuple[int, ...] = ()
+    constraint: Constraint | None = None

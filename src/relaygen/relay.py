@@ -19,11 +19,13 @@ from ._contexts import Contexts
 from ._desk import Ask, Desk, Said
 from ._errors import EngineError
 from ._events import Done, Event, Probed
+from ._hints import HintIds, go_on_unhinted
 from ._inbox import Inbox
 from ._ledger import Ledger
 from ._meter import Meter
 from ._opening import Opening, open_generation
 from ._results import Generation
+from ._retry import pause_before
 from ._seeds import segment_seed
 from ._task import Task
 from ._turns import Turn
@@ -37,12 +39,26 @@ class Generating:
     Args:
         engines: the engines of the roles that the task's policy uses.
         task: what to do.
+        hints: single-token ids of each engine; without them, no hints are given.
+        compare_templates: see `open_generation`.
+
+    Attributes:
+        key: the conversation's name, which the engines are told.
     """
 
-    def __init__(self, engines: Mapping[Role, Engine], task: Task) -> None:
+    def __init__(
+        self,
+        engines: Mapping[Role, Engine],
+        task: Task,
+        *,
+        hints: Mapping[Role, HintIds] | None = None,
+        compare_templates: bool = True,
+    ) -> None:
         self._engines = engines
         self._task = task
-        self._key = uuid.uuid4().hex
+        self._hints = hints or {}
+        self._compare_templates = compare_templates
+        self.key = uuid.uuid4().hex
         self._started = time.perf_counter()
         self._ledger = Ledger(stops=task.stop, elapsed=self._elapsed)
         self._requests = 0
@@ -78,11 +94,14 @@ class Generating:
             yield Done(self.snapshot())
         finally:
             for engine in self._engines.values():
-                await engine.release(self._key)
+                await engine.release(self.key)
 
     async def _open(self) -> None:
-        opening = await open_generation(self._engines, self._task)
-        self._contexts = Contexts(opening.prompts, shared=opening.shared)
+        opening = await open_generation(
+            self._engines, self._task, compare_templates=self._compare_templates
+        )
+        text_only = [role for role, info in opening.infos.items() if info.text_only]
+        self._contexts = Contexts(opening.prompts, shared=opening.shared, text_only=text_only)
         self._opening: Opening = opening
         seed = secrets.randbits(31) if self._task.seed is None else self._task.seed
         self._desk = Desk(self._task, opening, self._ledger, self._contexts, seed)
@@ -96,8 +115,7 @@ class Generating:
         following: Turn | None = None
         try:
             request = await self._request(turn)
-            stream = self._engines[turn.role].stream(request)
-            async with aclosing(Inbox(stream)) as inbox:
+            async with aclosing(Inbox(self._stream(turn.role, request))) as inbox:
                 while following is None:
                     delta = await inbox.get()
                     meter.read(delta)
@@ -118,15 +136,51 @@ class Generating:
         yield
 
     async def _request(self, turn: Turn) -> SegmentRequest:
-        ids = await self._contexts.ids(turn.role, self._engines[turn.role])
+        role, desk = turn.role, self._desk
+        ids = await self._contexts.ids(role, self._engines[role])
         number, self._requests = self._requests, self._requests + 1
+        hinted = desk.hints if role in self._hints and self._opening.infos[role].stop_ids else ()
         return SegmentRequest(
             ids=ids,
-            max_tokens=self._desk.turns.allowance,
+            max_tokens=desk.turns.allowance,
             sampling=self._task.sampling,
-            session=self._key,
+            session=self.key,
             seed=segment_seed(self._task.seed, self._task.choice, number),
+            text=self._contexts.text(role),
+            min_tokens=desk.turns.least,
+            stop_ids=await self._hints[role].ids(hinted) if hinted else (),
+            constraint=desk.constraint,
         )
+
+    async def _stream(self, role: Role, request: SegmentRequest) -> AsyncGenerator[Delta, None]:
+        """The deltas of one request; it is repeated where it failed before the first one."""
+        usage = self._ledger.usage.of(role)
+        leading = role == "large" or len(self._task.policy.roles) == 1
+        retries = self._task.retries if leading else 0
+        for retry in range(retries + 1):
+            came = False
+            try:
+                async with aclosing(self._attempt(role, request)) as deltas:
+                    async for delta in deltas:
+                        came = True
+                        yield delta
+                return
+            except EngineError as error:
+                if came or retry == retries or not error.retryable:
+                    raise
+            usage.retries += 1
+            await asyncio.sleep(pause_before(retry))
+
+    def _attempt(self, role: Role, request: SegmentRequest) -> AsyncGenerator[Delta, None]:
+        engine = self._engines[role]
+        if not request.stop_ids:
+            return engine.stream(request)
+        return go_on_unhinted(engine, request, lambda: self._hint_failed(role))
+
+    def _hint_failed(self, role: Role) -> None:
+        usage = self._ledger.usage.of(role)
+        usage.hint_stops += 1
+        usage.requests += 1
 
     async def _take(self, delta: Delta, inbox: Inbox) -> Turn | None:
         """One delta, token by token; what lies behind a hand-off is counted as discarded."""
@@ -168,8 +222,9 @@ class Generating:
                 ids=ids,
                 max_tokens=1,
                 sampling=replace(self._task.sampling, temperature=0.0),
-                session=self._key,
+                session=self.key,
                 top=2,
+                text=self._contexts.text(role),
             )
             async with aclosing(self._engines[role].stream(request)) as stream:
                 async for delta in stream:

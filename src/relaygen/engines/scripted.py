@@ -86,6 +86,8 @@ class ScriptedEngine:
         ends_at: positions (tokens of the script) at which this engine wrongly ends its turn.
         failures: planted faults.
         vocabulary: the fingerprint it reports.
+        text_only: hide token ids, as a plain completions server does.
+        stop_ids: whether it can stop at given ids.
     """
 
     def __init__(
@@ -103,6 +105,8 @@ class ScriptedEngine:
         ends_at: Sequence[int] = (),
         failures: Sequence[Failure] = (),
         vocabulary: str = "scripted",
+        text_only: bool = False,
+        stop_ids: bool = True,
     ) -> None:
         self._tokenizer = ScriptedTokenizer()
         self._script = self._tokenizer.encode(script)
@@ -114,7 +118,9 @@ class ScriptedEngine:
         self._margin = margin
         self._ends_at = frozenset(ends_at)
         self._failures = tuple(failures)
-        self._vocabulary = vocabulary
+        self._vocabulary = "" if text_only else vocabulary
+        self._text_only = text_only
+        self._stops = stop_ids and not text_only
         self._prompts: dict[tuple[int, ...], None] = {}
         self.requests: list[SegmentRequest] = []
         self.aborted = 0
@@ -122,15 +128,30 @@ class ScriptedEngine:
 
     async def info(self) -> EngineInfo:
         """Name, context and fingerprint as given."""
-        return EngineInfo("scripted", self._context, self._vocabulary, rollback="free")
+        return EngineInfo(
+            "scripted",
+            self._context,
+            self._vocabulary,
+            rollback="free",
+            text_only=self._text_only,
+            stop_ids=self._stops,
+            kind="scripted",
+        )
 
     async def render(self, conversation: Conversation) -> Prompt:
         """The template with the last message, and the prefill behind it."""
+        raw = conversation.raw
+        if raw is not None:
+            ids = self._tokenizer.encode(raw) if isinstance(raw, str) else raw
+            text = b"".join(map(self._tokenizer.data, ids)).decode(errors="replace")
+            self._prompts[ids] = None
+            return Prompt(() if self._text_only else ids, text, text)
         head = self._template.replace("{content}", conversation.messages[-1].content)
         ids = self._tokenizer.encode(head)
         prefill = self._tokenizer.encode(conversation.prefill)
         self._prompts[ids + prefill] = None
-        return Prompt(ids + prefill, head + conversation.prefill, conversation.prefill)
+        text = head + conversation.prefill
+        return Prompt(() if self._text_only else ids + prefill, text, conversation.prefill)
 
     async def tokenize(self, text: str, *, special: bool = False) -> tuple[int, ...]:
         """Ids of the text; markers are always parsed."""
@@ -140,13 +161,18 @@ class ScriptedEngine:
         """Play the script."""
         number = len(self.requests)
         self.requests.append(request)
-        if len(request.ids) >= self._context:
-            raise ContextLengthError(f"{len(request.ids)} tokens do not fit {self._context}")
-        written = self._behind_prompt(request.ids)
-        room = self._context - len(request.ids)
+        ids = request.ids
+        if self._text_only:
+            if ids or request.text is None:
+                raise EngineError("this engine takes text, not ids")
+            ids = self._tokenizer.encode(request.text)
+        if len(ids) >= self._context:
+            raise ContextLengthError(f"{len(ids)} tokens do not fit {self._context}")
+        written = self._behind_prompt(ids)
+        room = self._context - len(ids)
         finished = False
         try:
-            await self._sleep(self._first_ms + self._prefill_ms * len(request.ids))
+            await self._sleep(self._first_ms + self._prefill_ms * len(ids))
             sent = 0
             pieces: list[Piece] = []
             end: End | None = None
@@ -157,7 +183,8 @@ class ScriptedEngine:
                 if failure is not None:
                     return
                 following = self._next(written)
-                if following is None or (len(written) in self._ends_at and sent):
+                wrong = len(written) in self._ends_at and sent and sent >= request.min_tokens
+                if following is None or wrong:
                     end = "turn"
                 elif sent >= request.max_tokens:
                     end = "length"
@@ -168,9 +195,11 @@ class ScriptedEngine:
                     pieces.append(self._piece(following, request.top))
                     written = (*written, following)
                     sent += 1
-                    if len(pieces) < self._burst:
+                    if self._stops and following in request.stop_ids:
+                        end = "hint"
+                    elif len(pieces) < self._burst:
                         continue
-                evaluated = len(request.ids) if sent <= len(pieces) else None
+                evaluated = len(ids) if sent <= len(pieces) else None
                 cached = 0 if evaluated is not None else None
                 yield Delta(tuple(pieces), end, cached=cached, evaluated=evaluated)
                 pieces = []
@@ -206,7 +235,7 @@ class ScriptedEngine:
             margin = margin(data.decode(errors="replace"))
         first, second = (1 + margin) / 2, (1 - margin) / 2
         best = [(id, math.log(first)), (0, math.log(second) if second > 0 else -math.inf)]
-        return Piece(id, data, tuple(best[:top]))
+        return Piece(None if self._text_only else id, data, tuple(best[:top]))
 
     async def _sleep(self, ms: float) -> None:
         await asyncio.sleep(ms / 1000.0)

@@ -7,7 +7,7 @@ The loop tells the session when a segment begins, feeds it one token at a time, 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal, Protocol, runtime_checkable
 
 from .._types import Kind, Piece, Role, Stage
 
@@ -100,6 +100,18 @@ class Session(Protocol):
 
     def answer(self, on_duty: Role) -> Role:
         """The thinking is over; who leads the answer?"""
+        ...
+
+
+@runtime_checkable
+class Hinting(Protocol):
+    """A session that can tell beforehand which tokens end the current segment."""
+
+    def hints(self) -> tuple[str, ...]:
+        """Texts at each of which, as one token, a hand-off is due at once; () for none.
+
+        Hints save work and decide nothing: a stop at one of them is fed like any other token.
+        """
         ...
 
 

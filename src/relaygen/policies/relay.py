@@ -19,6 +19,12 @@ from .base import STAY, After, Decision, HandOff, Start, Stay, Token
 
 _PUNCTUATION = " \t\r\n.,;:!?*_#>-"
 _LONGEST_OPENING = 80
+_BREAKS = ("\n", "\n\n", "\n\n\n")
+_ENDS = (
+    *(f"{mark}{space}" for mark in (".", "!", "?", ".)", "!)", "?)") for space in _BREAKS),
+    *("\n\n", "\n\n\n", ":\n\n", "。", "！", "？"),
+)
+"""Texts that end a sentence without a look at what follows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +45,11 @@ class RelayPolicy:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "markers", self.markers.without(self.cues))
+
+    @property
+    def hints(self) -> tuple[str, ...]:
+        """The cues as tokens may write them."""
+        return tuple(form for name in self.cues.names for form in (name, f" {name}"))
 
     name: ClassVar[str] = "relay"
     first: ClassVar[Role] = "large"
@@ -69,6 +80,8 @@ class RelaySession:
         self._reader = self._new_reader()
         self._kind: Kind = "lead"
         self._role: Role = policy.first
+        self._stage: Stage = "reasoning"
+        self._cue_hints = policy.hints
         self._opening = ""  # the first characters of the current large segment
         self._bare = 0  # large segments in a row that held nothing but their cue
         self._owes_sentence = False  # no delegation before the large model ended a sentence
@@ -79,7 +92,7 @@ class RelaySession:
 
     def begin(self, role: Role, kind: Kind, stage: Stage, after: After) -> None:
         """A segment begins."""
-        self._role, self._kind = role, kind
+        self._role, self._kind, self._stage = role, kind, stage
         if after == "stage":  # another text: its first sentence owes nothing to the last one
             self._reader = self._new_reader()
             self._owes_sentence = False
@@ -90,6 +103,13 @@ class RelaySession:
             self._owes_sentence = True
         if after in ("turn", "loop"):
             self._owes_sentence = True
+
+    def hints(self) -> tuple[str, ...]:
+        """The cues for a leading large model that may delegate, sentence ends for a delegate."""
+        if self._kind == "delegate":
+            return _ENDS
+        leads = self._role == "large" and self._relays(self._stage)
+        return self._cue_hints if leads and not (self._owes_sentence or self._answering) else ()
 
     def feed(self, token: Token) -> Decision:
         """One token."""
