@@ -56,7 +56,7 @@ class Contexts:
 
     def insert(self, text: str, ids: tuple[int, ...]) -> None:
         """An insertion; `ids` are those of a shared vocabulary."""
-        if self.shared:
+        if self.shared and not self._texts:
             self._ids["large"].extend(ids)
             return
         for role in self._ids:

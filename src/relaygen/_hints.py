@@ -57,14 +57,17 @@ async def go_on_unhinted(
         EngineError: see `Engine.stream`.
     """
     ids = list(request.ids)
-    hinted = False
+    last: Delta | None = None
     async with aclosing(engine.stream(request)) as deltas:
         async for delta in deltas:
             ids += (piece.id for piece in delta.pieces if piece.id is not None)
-            hinted = delta.end == "hint"
-            yield replace(delta, end=None) if hinted else delta
-    if not hinted:
+            if delta.end != "hint":
+                yield delta
+            else:  # read to its end first, so that the connection can be used again
+                last = delta
+    if last is None:
         return
+    yield replace(last, end=None)
     stopped()
     written = len(ids) - len(request.ids)
     if written >= request.max_tokens:

@@ -1,0 +1,135 @@
+"""Answers with a form, tool calls, and engines that hide their token ids."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from relaygen import EngineReplyError, EngineUnreachableError, Thinking
+from relaygen._types import Constraint, Delta, Piece, SegmentRequest
+from relaygen.engines.scripted import Failure, ScriptedEngine
+from relaygen.policies import LargeOnly, RelayPolicy
+
+from .support import CUES, PLAIN, THINKING, limits, run, tokens
+
+RELAY = RelayPolicy.of(CUES)
+FORM = Constraint("json_object")
+TAGS = ("<tool_call>", "</tool_call>")
+ANSWER = 'Thus {"a": 1}. So it is. Now.'
+
+
+def test_a_form_holds_from_the_answers_first_token() -> None:
+    script = f"<think>\nWe think. Thus it is so. Now.\n</think>{ANSWER}"
+    made = run(RELAY, script, constraint=FORM)
+    assert made.generation.text == script
+    assert [request.constraint for request in made.large.requests] == [None] * len(
+        made.large.requests
+    )
+    *delegated, last = made.small.requests
+    assert [request.constraint for request in delegated] == [None] * len(delegated)
+    assert last.constraint == FORM
+    answers = [s for s in made.generation.segments if s.stage == "answer"]
+    assert [(s.role, s.text) for s in answers] == [("small", ANSWER)]
+
+
+def test_the_same_model_begins_a_new_request_for_its_answer() -> None:
+    script = f"<think>\nWe think.\n</think>{ANSWER}"
+    made = run(RELAY, script, constraint=FORM, answer_role="large")
+    assert [request.constraint for request in made.large.requests] == [None, FORM]
+    assert made.generation.usage.small_tokens == 0
+
+
+def test_without_thinking_one_model_writes_the_whole_form() -> None:
+    made = run(RELAY, ANSWER, constraint=FORM)
+    assert made.roles() == [("large", ANSWER)]
+    assert made.large.requests[0].constraint == FORM
+    assert made.large.requests[0].stop_ids == ()
+
+
+def test_a_model_that_does_not_think_answers_again_in_its_form() -> None:
+    made = run(LargeOnly(), ANSWER, thinking=Thinking(), constraint=FORM)
+    assert made.generation.text == ANSWER
+    assert [request.constraint for request in made.large.requests] == [None, FORM]
+    assert made.generation.usage.large.discarded == 1
+
+
+def test_a_form_is_not_entered_in_its_middle() -> None:
+    script = f"<think>\nWe think.\n</think>{ANSWER}"
+    small = ScriptedEngine(script, failures=[Failure(EngineUnreachableError("gone"), None, 3)])
+    made = run(RELAY, script, small=small, constraint=FORM)
+    assert made.generation.text == script
+    assert made.large.requests[-1].constraint is None
+    assert any("not certain" in note for note in made.generation.notes)
+
+
+def test_no_hand_off_splits_a_call() -> None:
+    call = '<tool_call>\n{"name": "f", "arguments": {"q": "So. Thus it is. Now"}}\n</tool_call>'
+    script = f"We look. {call} Thus we wait. Done."
+    split = run(RELAY, script)
+    assert len(split.generation.segments) > 4
+    made = run(RELAY, script, calls=TAGS)
+    assert made.generation.text == script
+    assert made.roles()[0] == ("large", f"We look. {call} Thus")
+    assert [role for role, _ in made.roles()] == ["large", "small", "large"]
+
+
+def test_a_delegate_finishes_the_call_it_began() -> None:
+    call = "<tool_call>" + '{"a": "b c d e f g h i j k"}' + "</tool_call>"
+    script = f"We look. Thus {call} so. Done."
+    made = run(RELAY, script, calls=TAGS, limits=limits(max_segment_tokens=8))
+    assert made.generation.text == script
+    (delegated,) = [s for s in made.generation.segments if s.role == "small"][:1]
+    assert call in delegated.text
+    assert tokens(call) > 8
+
+
+def test_an_engine_may_hide_its_ids() -> None:
+    engines: dict[str, Any] = {
+        "large": ScriptedEngine(THINKING),
+        "small": ScriptedEngine(THINKING, text_only=True),
+    }
+    made = run(RELAY, THINKING, **engines)
+    assert made.generation.text == THINKING
+    assert made.generation.usage.small_tokens > 0
+    assert None in made.generation.ids
+    assert all(request.ids == () and request.text for request in made.small.requests)
+
+
+@pytest.mark.parametrize("script", [PLAIN, THINKING])
+def test_two_engines_may_hide_their_ids(script: str) -> None:
+    made = run(
+        RELAY,
+        script,
+        large=ScriptedEngine(script, text_only=True),
+        small=ScriptedEngine(script, text_only=True),
+    )
+    assert made.generation.text == script
+    assert set(made.generation.ids) == {None}
+    assert made.generation.usage.handoffs > 2
+    alone = run(LargeOnly(), script, large=ScriptedEngine(script, text_only=True))
+    assert alone.generation.text == script
+
+
+def test_an_insertion_reaches_an_engine_that_hides_its_ids() -> None:
+    made = run(
+        LargeOnly(),
+        "We think on and on and on.</think>Done.",
+        large=ScriptedEngine(
+            free=lambda text: " Done." if "</think>" in text and "Done" not in text else " on",
+            text_only=True,
+        ),
+        thinking=Thinking(),
+        prefill="<think>\n",
+        limits=limits(max_tokens=24, max_reasoning_tokens=4),
+    )
+    assert "</think>" in (made.large.requests[-1].text or "")
+
+
+def test_ids_that_are_suddenly_missing_are_an_error() -> None:
+    class Broken(ScriptedEngine):
+        async def stream(self, request: SegmentRequest) -> Any:
+            yield Delta((Piece(None, b"x"),))
+
+    with pytest.raises(EngineReplyError, match="does not return token ids"):
+        run(LargeOnly(), "x", large=Broken("x"))

@@ -1,0 +1,189 @@
+"""Hints save work and change nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from relaygen import Generation, Thinking
+from relaygen._hints import HintIds, go_on_unhinted
+from relaygen._types import Delta, Role, Sampling, SegmentRequest
+from relaygen.engines.scripted import ScriptedEngine, ScriptedTokenizer
+from relaygen.policies import RelayPolicy
+from relaygen.relay import Generating
+
+from .support import CUES, PLAIN, THINKING, check_promises, task
+
+ENCODE = ScriptedTokenizer().encode
+
+
+def request(script: str, *, stops: str = "", **options: Any) -> SegmentRequest:
+    options.setdefault("max_tokens", 100)
+    return SegmentRequest(
+        ids=(), sampling=Sampling(), session="s", stop_ids=ENCODE(stops), **options
+    )
+
+
+def deltas(engine: ScriptedEngine, asked: SegmentRequest) -> tuple[list[Delta], int]:
+    stops = 0
+
+    def stopped() -> None:
+        nonlocal stops
+        stops += 1
+
+    async def collect() -> list[Delta]:
+        return [delta async for delta in go_on_unhinted(engine, asked, stopped)]
+
+    return asyncio.run(collect()), stops
+
+
+def text(found: list[Delta]) -> str:
+    return b"".join(piece.data for delta in found for piece in delta.pieces).decode()
+
+
+def test_texts_of_one_token_become_ids_and_are_asked_once() -> None:
+    class Counting(ScriptedEngine):
+        asked = 0
+
+        async def tokenize(self, text: str, *, special: bool = False) -> tuple[int, ...]:
+            self.asked += 1
+            return await super().tokenize(text, special=special)
+
+    engine = Counting()
+    table = HintIds(engine)
+
+    async def both() -> tuple[tuple[int, ...], tuple[int, ...]]:
+        return await table.ids((" Thus", "two words")), await table.ids((" Thus", "two words"))
+
+    first, second = asyncio.run(both())
+    assert first == second == ENCODE(" Thus")
+    assert engine.asked == 2
+
+
+def test_a_stop_without_a_hand_off_goes_on_without_hints() -> None:
+    engine = ScriptedEngine("We add. Thus it is so. Thus done.")
+    found, stops = deltas(engine, request("", stops=" Thus"))
+    assert text(found) == "We add. Thus it is so. Thus done."
+    assert [delta.end for delta in found if delta.end] == ["turn"]
+    assert stops == 1
+    assert [bool(each.stop_ids) for each in engine.requests] == [True, False]
+    written = len(ENCODE("We add. Thus"))
+    assert engine.requests[1].ids == ENCODE("We add. Thus")
+    assert engine.requests[1].max_tokens == 100 - written
+
+
+def test_a_stop_at_the_limit_asks_for_nothing_more() -> None:
+    engine = ScriptedEngine("We add. Thus it is so.")
+    limit = len(ENCODE("We add. Thus"))
+    found, stops = deltas(engine, request("", stops=" Thus", max_tokens=limit))
+    assert text(found) == "We add. Thus"
+    assert found[-1].end == "length"
+    assert (len(engine.requests), stops) == (1, 1)
+
+
+def test_tokens_before_a_stop_count_for_the_least_length() -> None:
+    engine = ScriptedEngine("We add. Thus it is so.")
+    deltas(engine, request("", stops=" Thus", min_tokens=6))
+    assert [each.min_tokens for each in engine.requests] == [6, 6 - len(ENCODE("We add. Thus"))]
+
+
+def test_a_reader_who_hands_off_asks_for_nothing_more() -> None:
+    engine = ScriptedEngine("We add. Thus it is so.")
+
+    async def read() -> None:
+        stream = go_on_unhinted(engine, request("", stops=" Thus"), lambda: None)
+        async for delta in stream:
+            if delta.pieces[-1].data == b" Thus":
+                break
+        await stream.aclose()
+
+    asyncio.run(read())
+    assert len(engine.requests) == 1
+    assert engine.aborted == 0  # it had stopped by itself
+
+
+def generate(script: str, *, hints: bool, burst: int = 1) -> tuple[Generation, dict[Role, Any]]:
+    engines: dict[Role, Any] = {
+        role: ScriptedEngine(script, burst=burst) for role in ("large", "small")
+    }
+    thinking = Thinking() if "think>" in script else None
+    policy = RelayPolicy.of(CUES)
+    tables = {role: HintIds(engine) for role, engine in engines.items()} if hints else None
+
+    async def all() -> Generation:
+        generating = Generating(engines, task(policy, thinking=thinking), hints=tables)
+        async for _ in generating.events():
+            pass
+        return generating.snapshot()
+
+    generation = asyncio.run(all())
+    check_promises(generation)
+    return generation, engines
+
+
+def shape(generation: Generation) -> list[tuple[str, str]]:
+    return [(segment.role, segment.text) for segment in generation.segments]
+
+
+@pytest.mark.parametrize("script", [PLAIN, THINKING])
+@pytest.mark.parametrize("burst", [1, 4])
+def test_results_are_the_same_with_and_without(script: str, burst: int) -> None:
+    plain, _ = generate(script, hints=False, burst=burst)
+    hinted, engines = generate(script, hints=True, burst=burst)
+    assert shape(hinted) == shape(plain)
+    assert hinted.text == script
+    assert any(each.stop_ids for each in engines["large"].requests)
+    assert hinted.usage.large.hint_stops == 0
+
+
+def test_a_hinted_cue_is_where_the_large_model_stops() -> None:
+    generation, _ = generate(PLAIN, hints=True, burst=8)
+    assert generation.usage.large.discarded == 0  # without hints, a burst runs beyond the cue
+    plain, _ = generate(PLAIN, hints=False, burst=8)
+    assert plain.usage.large.discarded > 0
+    assert generation.usage.large.hint_stops == 0
+
+
+def test_a_cue_in_code_stops_the_engine_once_and_counts() -> None:
+    script = "We write `a Thus b` here. Thus it ends. Done."
+    generation, engines = generate(script, hints=True)
+    plain, _ = generate(script, hints=False)
+    assert shape(generation) == shape(plain)
+    assert generation.usage.large.hint_stops == 1
+    assert [bool(each.stop_ids) for each in engines["large"].requests][:2] == [True, False]
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(
+        st.sampled_from(
+            [
+                " Thus",
+                " So",
+                " it",
+                " is",
+                ".",
+                "\n",
+                "\n\n",
+                " 3.14",
+                "!",
+                " `",
+                "$",
+                " Now",
+                " e.g.",
+            ]
+        ),
+        min_size=1,
+        max_size=40,
+    ),
+    st.integers(1, 5),
+)
+def test_any_text_is_the_same_with_and_without(parts: list[str], burst: int) -> None:
+    script = "We add." + "".join(parts)
+    plain, _ = generate(script, hints=False, burst=burst)
+    hinted, _ = generate(script, hints=True, burst=burst)
+    assert shape(hinted) == shape(plain)

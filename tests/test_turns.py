@@ -1,0 +1,255 @@
+"""Failures, gates and least lengths: who goes on when not everything goes well."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from relaygen import (
+    EngineError,
+    EngineReplyError,
+    EngineUnreachableError,
+    FellBack,
+    UsageError,
+    _retry,
+)
+from relaygen._gate import Breaker, PayGate, RoundTrip
+from relaygen._types import Kind, Sampling
+from relaygen.engines.scripted import Failure, ScriptedEngine
+from relaygen.policies import LargeOnly, RelayPolicy, SmallOnly
+
+from .support import CUES, PLAIN, THINKING, limits, run, task, tokens
+
+RELAY = RelayPolicy.of(CUES)
+RESET = EngineUnreachableError("reset by the test")
+GARBAGE = EngineReplyError("garbage by the test")
+
+
+@pytest.fixture(autouse=True)
+def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_retry, "_FIRST_S", 0.0)
+
+
+class Closed:
+    """A gate that blocks delegates and remembers what it was told."""
+
+    def __init__(self, *, also_leads: bool = False) -> None:
+        self.leads = also_leads
+        self.told: list[str] = []
+
+    def blocked(self, kind: Kind) -> str:
+        return "closed" if kind == "delegate" or self.leads else ""
+
+    def refused(self) -> None:
+        self.told.append("refused")
+
+    def began(self) -> None:
+        self.told.append("began")
+
+    def failed(self) -> None:
+        self.told.append("failed")
+
+    def succeeded(self) -> None:
+        self.told.append("succeeded")
+
+    def returned(self, trip: RoundTrip) -> None:
+        self.told.append(f"returned {trip.tokens}")
+
+
+class Open(Closed):
+    def blocked(self, kind: Kind) -> str:
+        return ""
+
+
+def test_a_closed_gate_leaves_the_large_model_on_duty() -> None:
+    gate = Closed()
+    made = run(RELAY, PLAIN, gates=(gate,))
+    assert made.roles() == [("large", PLAIN)]
+    assert made.generation.usage.paused == "closed"
+    assert gate.told == ["refused", "refused"]
+
+
+def test_a_gate_for_delegates_lets_the_answer_through() -> None:
+    made = run(RELAY, THINKING, gates=(Closed(),))
+    assert [segment.role for segment in made.generation.segments] == ["large", "small"]
+    assert made.generation.text == THINKING
+    both = run(RELAY, THINKING, gates=(Closed(also_leads=True),))
+    assert both.generation.usage.small_tokens == 0
+
+
+def test_an_open_gate_hears_of_every_delegation() -> None:
+    gate = Open()
+    made = run(
+        RELAY,
+        PLAIN,
+        large=ScriptedEngine(PLAIN, token_ms=1),
+        small=ScriptedEngine(PLAIN),
+        gates=(gate,),
+    )
+    assert made.generation.usage.paused == ""
+    sizes = [s.tokens for s in made.generation.segments if s.role == "small"]
+    expected = [x for size in sizes for x in ("began", "succeeded", f"returned {size}")]
+    assert gate.told == expected
+    assert len(sizes) == 2
+
+
+def test_a_breaker_stops_delegation_and_the_text_is_whole() -> None:
+    breaker = Breaker(failures=1, cooldown=1000.0)
+    small = ScriptedEngine(PLAIN, failures=[Failure(RESET, request=None, token=1)])
+    made = run(RELAY, PLAIN, small=small, gates=(breaker,))
+    assert made.generation.text == PLAIN
+    assert len(small.requests) == 1
+    assert breaker.state == "open"
+    assert made.generation.usage.fallbacks == 1
+    assert made.generation.usage.paused == "the small engine keeps failing"
+    again = run(RELAY, PLAIN, gates=(breaker,))
+    assert again.small.requests == []
+
+
+def test_a_breaker_closes_when_a_trial_goes_well() -> None:
+    now = [0.0]
+    breaker = Breaker(failures=1, cooldown=1.0, clock=lambda: now[0])
+    breaker.failed()
+    now[0] = 2.0
+    made = run(RELAY, PLAIN, gates=(breaker,))
+    assert breaker.state == "closed"
+    assert made.generation.usage.small_tokens > 0
+
+
+def test_with_a_gate_garbage_does_not_end_all_delegation() -> None:
+    small = ScriptedEngine(PLAIN, failures=[Failure(GARBAGE, request=0, token=1)])
+    made = run(RELAY, PLAIN, small=small, gates=(Breaker(failures=5),))
+    assert made.generation.text == PLAIN
+    assert len(small.requests) == 2
+    alone = ScriptedEngine(PLAIN, failures=[Failure(GARBAGE, request=0, token=1)])
+    run(RELAY, PLAIN, small=alone)
+    assert len(alone.requests) == 1
+
+
+def test_delegation_that_does_not_pay_is_paused() -> None:
+    script = "Start. " + "Thus it is so. We go. " * 8
+    made = run(
+        RELAY,
+        script,
+        large=ScriptedEngine(script, token_ms=1),
+        small=ScriptedEngine(script, ttft_ms=30),
+        gates=(PayGate(least=2, skip=100),),
+    )
+    assert made.generation.text == script
+    assert sum(s.role == "small" for s in made.generation.segments) == 2
+    assert "did not pay" in made.generation.usage.paused
+
+
+def test_the_large_engine_is_asked_again_before_its_first_token() -> None:
+    large = ScriptedEngine(PLAIN, failures=[Failure(RESET, request=0), Failure(RESET, request=1)])
+    made = run(RELAY, PLAIN, large=large, retries=2)
+    assert made.generation.text == PLAIN
+    assert made.generation.usage.large.retries == 2
+    assert made.of(FellBack) == []
+
+
+@pytest.mark.parametrize(
+    "failure", [Failure(RESET, request=0, token=2), Failure(GARBAGE, request=0)]
+)
+def test_what_has_begun_or_cannot_help_is_not_repeated(failure: Failure) -> None:
+    large = ScriptedEngine(PLAIN, failures=[failure])
+    with pytest.raises(EngineError):
+        run(RELAY, PLAIN, large=large, retries=2)
+    assert len(large.requests) == 1
+
+
+def test_the_small_engine_is_not_repeated_beside_a_large_one() -> None:
+    small = ScriptedEngine(PLAIN, failures=[Failure(RESET, request=0)])
+    made = run(RELAY, PLAIN, small=small, retries=2)
+    assert made.generation.usage.fallbacks == 1
+    assert made.generation.usage.small.retries == 0
+    lone = ScriptedEngine(PLAIN, failures=[Failure(RESET, request=0)])
+    assert run(SmallOnly(), PLAIN, small=lone, retries=2).generation.text == PLAIN
+
+
+def test_the_small_model_finishes_where_that_is_wanted() -> None:
+    large = ScriptedEngine(THINKING, failures=[Failure(RESET, request=0, token=6)])
+    made = run(RELAY, THINKING, large=large, rescue=True)
+    assert made.generation.text == THINKING
+    assert [segment.role for segment in made.generation.segments[:2]] == ["large", "small"]
+    assert {segment.role for segment in made.generation.segments[1:]} == {"small"}
+    (fallback,) = made.of(FellBack)
+    assert fallback.role == "large"
+    assert "large model failed" in made.generation.notes[0]
+
+
+def test_a_rescuer_that_fails_too_is_an_error() -> None:
+    large = ScriptedEngine(PLAIN, failures=[Failure(RESET, request=0, token=3)])
+    small = ScriptedEngine(PLAIN, failures=[Failure(GARBAGE, request=None, token=1)])
+    with pytest.raises(EngineReplyError, match="garbage"):
+        run(RELAY, PLAIN, large=large, small=small, rescue=True)
+
+
+def test_no_model_ends_before_the_least_length() -> None:
+    cut = tokens("We add 2 and 2.")
+    large = ScriptedEngine(PLAIN, ends_at=[cut])
+    short = run(LargeOnly(), PLAIN, large=large)
+    assert short.generation.text == "We add 2 and 2."
+    large = ScriptedEngine(PLAIN, ends_at=[cut])
+    made = run(LargeOnly(), PLAIN, large=large, limits=limits(min_tokens=cut + 1))
+    assert made.generation.text == PLAIN
+
+
+def test_the_least_length_counts_what_was_written_before_and_spares_delegates() -> None:
+    made = run(RELAY, PLAIN, limits=limits(min_tokens=20))
+    kept = 0
+    for request in made.large.requests:
+        assert request.min_tokens == max(0, 20 - kept)
+        kept = sum(s.tokens for s in made.generation.segments[:2])
+        break
+    assert all(request.min_tokens == 0 for request in made.small.requests)
+    assert made.large.requests[1].min_tokens == 20 - kept
+
+
+def test_a_least_length_above_the_limit_is_refused() -> None:
+    with pytest.raises(UsageError, match="min_tokens must be between 0 and max_tokens"):
+        limits(min_tokens=5000)
+
+
+@pytest.mark.parametrize(
+    "values", [{"presence_penalty": 0.5}, {"frequency_penalty": 1.0}, {"repetition_penalty": 1.1}]
+)
+def test_penalties_are_for_one_model(values: dict[str, Any]) -> None:
+    sampling = Sampling(**values)
+    with pytest.raises(UsageError, match="penalties need a policy with one model"):
+        task(RELAY, thinking=None, sampling=sampling)
+    assert run(LargeOnly(), PLAIN, sampling=sampling).large.requests[0].sampling == sampling
+
+
+@pytest.mark.parametrize(
+    "values",
+    [{"presence_penalty": 2.5}, {"frequency_penalty": -3.0}, {"repetition_penalty": 0.0}],
+)
+def test_penalties_out_of_range(values: dict[str, Any]) -> None:
+    with pytest.raises(UsageError, match=next(iter(values))):
+        Sampling(**values)
+
+
+def test_gates_are_told_of_a_small_engine_that_cannot_be_met() -> None:
+    class Absent(ScriptedEngine):
+        async def info(self) -> Any:
+            raise RESET
+
+    gate = Open()
+    made = run(RELAY, PLAIN, small=Absent(), gates=(gate,))
+    assert made.generation.text == PLAIN
+    assert gate.told == ["failed"]
+
+
+def test_nobody_waits_for_an_engine_that_keeps_failing() -> None:
+    class Silent(ScriptedEngine):
+        async def info(self) -> Any:
+            await asyncio.sleep(60)
+
+    breaker = Breaker(failures=1, cooldown=1000.0)
+    breaker.failed()
+    made = run(RELAY, PLAIN, small=Silent(), gates=(breaker,))
+    assert made.generation.text == PLAIN
+    assert "keeps failing" in made.generation.notes[0]
