@@ -1,0 +1,131 @@
+"""``relaygen mock-engine``: an engine over HTTP that plays a trace, for tests and measurements."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+import click
+
+from relaygen._errors import UsageError
+from relaygen.cli._help import Command, option
+
+Decorator = Callable[[Command], Command]
+
+TRACE, SPEED, ENGINE, SERVER = "Trace", "Speed", "Engine", "Server"
+
+
+class _Command(click.Command):
+    """A command whose help has its options by group."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        groups: dict[str, list[tuple[str, str]]] = {}
+        for parameter in self.get_params(ctx):
+            record = parameter.get_help_record(ctx)
+            if record is not None:
+                groups.setdefault(getattr(parameter, "group", "Other"), []).append(record)
+        for name, records in groups.items():
+            with formatter.section(name):
+                formatter.write_dl(records)
+
+
+def _option(group: str, *names: str, **settings: Any) -> Decorator:
+    return option(group, *names, **{"show_default": True, **settings})
+
+
+def _number(
+    group: str, name: str, default: float, help: str, *, top: float | None = None
+) -> Decorator:
+    return _option(
+        group, name, type=click.FloatRange(0, top), metavar="X", default=default, help=help
+    )
+
+
+def _count(group: str, name: str, default: int, help: str, *, least: int = 1) -> Decorator:
+    return _option(
+        group, name, type=click.IntRange(min=least), metavar="N", default=default, help=help
+    )
+
+
+@click.command(cls=_Command)
+@_option(
+    TRACE,
+    "--trace",
+    metavar="NAME|FILE",
+    default="long",
+    help="What the engine says: long, short, or a file.",
+)
+@_option(TRACE, "--split", is_flag=True, help="Cut longer tokens in two: another vocabulary.")
+@_option(
+    TRACE,
+    "--match",
+    type=click.Choice(["ids", "text"]),
+    default="ids",
+    help="What a request is compared with the trace by; pairs with different vocabularies need "
+    "text.",
+)
+@_number(SPEED, "--token-ms", 40.0, "Milliseconds per token.")
+@_number(SPEED, "--prefill-ms", 0.3, "Milliseconds per prompt token that is not cached.")
+@_number(SPEED, "--ttft-ms", 0.0, "Milliseconds that every request takes besides.")
+@_number(SPEED, "--jitter", 0.0, "Tokens come late by up to this share of --token-ms.", top=1)
+@_count(SPEED, "--burst", 1, "Tokens come in bursts of 1 to N at the same mean speed.")
+@_count(SPEED, "--regroup", 1, "Up to N tokens share a chunk, at random.")
+@_option(SPEED, "--seed", type=int, metavar="N", default=0, help="Of everything random.")
+@_count(ENGINE, "--context", 40_960, "Tokens of prompt and completion together.")
+@_count(ENGINE, "--kv-tokens", 262_144, "Budget of the prefix cache, in tokens.", least=0)
+@_number(ENGINE, "--margin", 0.9, "Between the two most probable tokens, always.", top=1)
+@_option(
+    ENGINE,
+    "--processed-logprobs",
+    is_flag=True,
+    help="Log-probabilities follow the temperature.",
+)
+@_option(
+    ENGINE,
+    "--show-cached/--hide-cached",
+    default=True,
+    help="Whether the usage tells cached tokens.",
+)
+@_option(
+    ENGINE,
+    "--fail",
+    multiple=True,
+    metavar="KIND[:TOKEN[:REQUEST]]",
+    help="Fail after TOKEN tokens of generation REQUEST (from 0; default: the next), once: reset, "
+    "stall, garbage, error, end, http500 or slow. Repeatable; also POST /mock/failures.",
+)
+@_option(SERVER, "--served-model-name", "model", metavar="NAME", default="mock", help="Its name.")
+@_option(SERVER, "--host", metavar="HOST", default="127.0.0.1", help="Where to listen.")
+@_option(
+    SERVER,
+    "--port",
+    type=click.IntRange(0, 65535),
+    metavar="N",
+    default=8000,
+    help="Likewise; 0 takes a free one.",
+)
+@_option(SERVER, "--api-key", metavar="KEY", default="", show_default=False, help="Guards /v1.")
+def mock_engine(
+    trace: str,
+    match: Literal["ids", "text"],
+    fail: tuple[str, ...],
+    host: str,
+    port: int,
+    **settings: Any,
+) -> None:
+    """Serve a fake engine that plays a trace at a given speed.
+
+    It has vLLM's routes, a prefix cache and planned failures. What it is sent must be a prompt and
+    a beginning of the trace, else it answers with an error; GET /mock/log tells what it did.
+    """
+    from relaygen.mock import Failure, MockConfig, listen, make_server
+
+    failures = tuple(Failure.parse(spec) for spec in fail)
+    config = MockConfig(trace=trace, match=match, failures=failures, **settings)
+    server = make_server(config)
+    with listen(host, port) as listener:
+        shown = f"[{host}]" if ":" in host else host
+        click.echo(f"mock engine at http://{shown}:{listener.getsockname()[1]}")
+        server.run(sockets=[listener])
+    if not server.started:
+        raise UsageError(f"the server did not start at {host}:{port}")

@@ -1,0 +1,45 @@
+"""The long trace is what speed is measured on: its shape, as the real detectors read it."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from statistics import mean
+from types import ModuleType
+
+import pytest
+
+from relaygen.mock import load_trace
+
+SCRIPT = Path(__file__).parents[2] / "benchmarks" / "trace.py"
+
+
+@pytest.fixture(scope="module")
+def script() -> Iterator[ModuleType]:
+    spec = importlib.util.spec_from_file_location("benchmark_trace", SCRIPT)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # its dataclasses look themselves up
+    spec.loader.exec_module(module)
+    yield module
+    del sys.modules[spec.name]
+
+
+def test_the_long_trace_is_relayed_as_speed_figures_need(script: ModuleType) -> None:
+    figures = script.Figures.of(load_trace("long"))
+    assert figures.tokens >= 2000
+    assert 0.68 <= figures.utilization <= 0.72
+    assert len(figures.delegated) >= 30
+    assert mean(figures.delegated) <= 20
+
+
+def test_the_short_trace_is_handed_over_too(script: ModuleType) -> None:
+    assert len(script.Figures.of(load_trace("short")).delegated) >= 4
+
+
+def test_the_shipped_traces_are_the_scripts(script: ModuleType) -> None:
+    assert load_trace("long") == script.generate(5, 2100)
+    assert load_trace("short").tokens == tuple(script.tokens_of(script.SHORT))
