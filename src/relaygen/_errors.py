@@ -128,7 +128,23 @@ class EngineUnreachableError(EngineError):
 
 
 class EngineReplyError(EngineError):
-    """The engine answered something unusable."""
+    """The engine answered something unusable.
+
+    ``refused`` says that the engine called the request itself invalid, for example a JSON schema
+    that it cannot follow: whoever asked may have to ask differently.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        role: str = "",
+        hint: str = "",
+        retryable: bool = False,
+        refused: bool = False,
+    ) -> None:
+        super().__init__(message, role=role, hint=hint, retryable=retryable)
+        self.refused = refused
 
 
 class ContextLengthError(EngineError):

@@ -164,9 +164,8 @@ async def main(model: str) -> None:
     try:
         await engine.info()
         assert engine.server is not None
-        wire = engine.server._wire
-        key = wire._headers["Authorization"].removeprefix("Bearer ")
-        await asyncio.to_thread(record, Recorder(wire.url, key), model)
+        key = engine._config.api_key
+        await asyncio.to_thread(record, Recorder(engine.server.url, key), model)
     finally:
         await engine.aclose()
 

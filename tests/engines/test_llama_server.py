@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +15,14 @@ from relaygen._errors import (
     EngineUnreachableError,
     UsageError,
 )
-from relaygen._types import Conversation, Message, Sampling, SegmentRequest
+from relaygen._types import (
+    Constraint,
+    Conversation,
+    Message,
+    Sampling,
+    SegmentRequest,
+    ToolCall,
+)
 from relaygen.engines.base import Engine
 from relaygen.engines.llama_server import LlamaServerEngine
 
@@ -57,7 +65,7 @@ async def test_info() -> None:
         assert server.calls == []  # nothing at construction
         info = await engine.info()
         assert (info.model, info.context, info.slots) == ("small.gguf", 512, 2)
-        assert info.vocabulary.startswith("llama-server:")
+        assert info.vocabulary.startswith("probe:")
         assert await engine.info() is info
         assert {fields["authorization"] for fields in server.headers} == {"bearer k"}
         assert (await LlamaServerEngine(server.url).info()).vocabulary == info.vocabulary
@@ -171,6 +179,83 @@ async def test_render_where_the_template_rewrites_the_end() -> None:
     assert prompt.assistant == "<think>"
 
 
+async def test_what_reaches_the_template() -> None:
+    call = ToolCall("c1", "f", '{"a": 1}')
+    messages = (
+        Message("assistant", "", tool_calls=(call,), reasoning="Look."),
+        Message("tool", "3", tool_call_id="c1"),
+    )
+    tool = {"type": "function", "function": {"name": "f"}}
+    async with playing(apply_template=answer(load("template-opened"))) as server:
+        await LlamaServerEngine(server.url, model="m").render(Conversation(messages, tools=(tool,)))
+    sent = server.bodies("/apply-template")[0]
+    del sent["add_generation_prompt"]
+    assert sent == {
+        "model": "m",
+        "messages": [
+            {
+                "role": "assistant",
+                "content": "",
+                "reasoning": "Look.",
+                "reasoning_content": "Look.",
+                "tool_calls": [
+                    {
+                        "id": "c1",
+                        "type": "function",
+                        "function": {"name": "f", "arguments": '{"a": 1}'},
+                    }
+                ],
+            },
+            {"role": "tool", "content": "3", "tool_call_id": "c1"},
+        ],
+        "chat_template_kwargs": {},
+        "tools": [tool],
+    }
+
+
+def chat(body: Any) -> Reply:
+    """Like the server's: a final assistant message is always left open."""
+    text = "".join(f"<{each['role']}>{each['content']}</>" for each in body["messages"])
+    if body["messages"] and body["messages"][-1]["role"] == "assistant":
+        return answer({"prompt": text.removesuffix("</>")})
+    return answer({"prompt": text + ("<assistant>" if body["add_generation_prompt"] else "")})
+
+
+async def test_a_turn_behind_a_final_assistant_message() -> None:
+    messages = (Message("user", "Hi."), Message("assistant", "Yes."))
+    conversation = Conversation(messages, "So", continue_final=False)
+    async with playing(apply_template=chat) as server:
+        prompt = await LlamaServerEngine(server.url).render(conversation)
+    assert prompt.text == "<user>Hi.</><assistant>Yes.</><assistant>So"
+    assert prompt.assistant == "<assistant>So"
+
+
+async def test_a_template_that_cannot_open_a_turn_there() -> None:
+    conversation = Conversation((Message("assistant", "Yes."),), continue_final=False)
+    for template in (answer({"prompt": "same"}), lambda body: answer({"prompt": str(body)})):
+        async with playing(apply_template=template) as server:
+            with pytest.raises(EngineReplyError, match="cannot open a new turn") as caught:
+                await LlamaServerEngine(server.url).render(conversation)
+        assert "continue_final_message" in caught.value.hint
+
+
+async def test_a_call_cannot_be_continued() -> None:
+    message = Message("assistant", "", tool_calls=(ToolCall("a", "f", "{}"),))
+    with pytest.raises(UsageError, match="cannot be continued"):
+        await LlamaServerEngine(REFUSED).render(Conversation((message,)))
+
+
+async def test_raw_prompts() -> None:
+    async with playing() as server:
+        engine = LlamaServerEngine(server.url)
+        text = await engine.render(Conversation((), raw="Once"))
+        assert (text.ids, text.text, text.assistant) == ((1, 2, 3), "Once", "Once")
+        ids = await engine.render(Conversation((), raw=(7, 8)))
+        assert (ids.ids, ids.text, ids.assistant) == ((7, 8), "<|end|>", "<|end|>")
+    sent = {"content": "Once", "add_special": True, "parse_special": True}
+    assert server.bodies("/tokenize") == [sent]
+
+
 async def test_render_that_the_template_refuses() -> None:
     refusal = answer({"error": {"code": 500, "message": "roles must\nalternate"}}, 500)
     async with playing(apply_template=refusal) as server:
@@ -247,6 +332,84 @@ async def test_everything_is_sent_explicitly() -> None:
         "post_sampling_probs": False,
     }
     assert (bare["seed"], bare["logit_bias"], "n_probs" in bare) == (-1, [], False)
+
+
+async def test_penalties() -> None:
+    sampling = Sampling(presence_penalty=0.5, frequency_penalty=-0.5, repetition_penalty=1.1)
+    async with playing(completion=recorded("limit")) as server:
+        engine = LlamaServerEngine(server.url, vocabulary=VOCABULARY)
+        await collect(engine, SegmentRequest((5, 6), 6, sampling, "s"))
+    (sent,) = server.bodies("/completion")
+    assert sent["samplers"] == ["penalties", "top_k", "top_p", "min_p", "temperature"]
+    assert sent["repeat_last_n"] == 8  # all of the text: the server's default is 64
+    penalties = [sent[f"{name}_penalty"] for name in ("presence", "frequency")]
+    assert [*penalties, sent["repeat_penalty"]] == [0.5, -0.5, 1.1]
+
+
+@pytest.mark.parametrize(
+    ("constraint", "field", "value"),
+    [
+        (Constraint("json_schema", {"a": 1}), "json_schema", {"a": 1}),
+        (Constraint("json_object"), "json_schema", {"type": "object"}),
+        (Constraint("grammar", 'root ::= "a"'), "grammar", 'root ::= "a"'),
+        (Constraint("choice", ["a", 'b "\\\n']), "grammar", r'root ::= "a" | "b \"\\\n"'),
+    ],
+)
+async def test_constraints(constraint: Constraint, field: str, value: object) -> None:
+    async with playing(completion=recorded("limit")) as server:
+        engine = LlamaServerEngine(server.url, vocabulary=VOCABULARY)
+        await collect(engine, asked([1], 6, constraint=constraint, min_tokens=3))
+    (sent,) = server.bodies("/completion")
+    assert sent[field] == value
+    assert sent["ignore_eos"] is False  # the grammar says where its text may end
+
+
+async def test_a_constraint_that_it_does_not_know() -> None:
+    async with playing() as server:
+        with pytest.raises(EngineReplyError, match="'regex'") as caught:
+            await collect(LlamaServerEngine(server.url), asked([1], constraint=Constraint("regex")))
+    assert "choice" in caught.value.hint
+    assert caught.value.refused
+
+
+async def test_a_least_number_of_tokens() -> None:
+    first = sse(chunk("a", [5], 1), chunk("b", [6], 2), last(2))
+    rest = sse(chunk("c", [7], 1), chunk("", [8], 2), last(2, "eos"))
+    async with playing(completion=[first, rest], detokenize=answer({"content": "|"})) as server:
+        engine = LlamaServerEngine(server.url)
+        deltas = await collect(engine, asked([1], 9, min_tokens=2, seed=7, stop_ids=(3,)))
+    assert ids_in(deltas) == [5, 6, 7]
+    assert deltas[-1].end == "turn"
+    sent = server.bodies("/completion")
+    assert [body["prompt"] for body in sent] == [[1], [1, 5, 6]]
+    assert [body["ignore_eos"] for body in sent] == [True, False]
+    assert [body["n_predict"] for body in sent] == [2, 7]
+    assert [body["seed"] for body in sent] == [7, 9]  # not the same draws again
+
+
+async def test_a_least_number_that_is_all() -> None:
+    stream = sse(chunk("a", [5], 1), chunk("b", [6], 2), last(2))
+    async with playing(completion=stream) as server:
+        deltas = await collect(LlamaServerEngine(server.url), asked([1], 2, min_tokens=5))
+    assert (ids_in(deltas), deltas[-1].end) == ([5, 6], "length")
+    assert len(server.bodies("/completion")) == 1
+
+
+async def test_one_of_several_models() -> None:
+    models = load("models")
+    models["data"].append(models["data"][0] | {"id": "b/other"})
+    async with playing(completion=recorded("limit")) as server:
+        server.routes |= {
+            "/v1/models": answer(models),
+            "/props?model=b%2Fother": answer(load("props")),
+        }
+        engine = LlamaServerEngine(server.url, model="b/other", vocabulary=VOCABULARY)
+        assert (await engine.info()).model == "b/other"
+        await collect(engine, asked([1], 6))
+        assert server.bodies("/completion")[0]["model"] == "b/other"
+        server.routes["/props?model=c"] = answer(load("props"))
+        with pytest.raises(EngineReplyError, match="has no model c"):
+            await LlamaServerEngine(server.url, model="c").info()
 
 
 async def test_the_token_limit() -> None:
@@ -467,6 +630,6 @@ def test_more_than_one_event_loop() -> None:
 
 
 def test_recordings_name_no_machine() -> None:
-    for path in RECORDINGS.iterdir():
+    for path in filter(Path.is_file, RECORDINGS.iterdir()):
         text = path.read_text()
         assert "/" not in json.dumps([part for part in text.split('"') if part.endswith(".gguf")])

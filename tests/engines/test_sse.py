@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,6 +18,14 @@ def test_fields() -> None:
 def test_only_line_feeds_end_lines() -> None:
     text = 'data: "a\u2028b\u0085c\x0bd"\n\n'.encode()
     assert EventParser().feed(text) == [text[6:-2]]
+
+
+def test_a_line_without_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("relaygen.engines._sse._LONGEST", 10)
+    parser = EventParser()
+    assert parser.feed(b"data: 1\n\ndata: 2345") == [b"1"]
+    with pytest.raises(ValueError, match="without an end"):
+        parser.feed(b"6")
 
 
 @given(

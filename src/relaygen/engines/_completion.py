@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from .._errors import EngineReplyError
-from .._types import Delta, Piece, SegmentRequest
+from .._types import Constraint, Delta, Piece, SegmentRequest
 from ._pieces import PieceReader
 
 # The server's default order; what is left out is switched off by not being there.
@@ -18,10 +18,14 @@ def body(request: SegmentRequest, ids: Sequence[int], limit: int, slot: int) -> 
     """The request's JSON without ``stream``. Never stop strings: they hold text back.
 
     Args:
-        request: for sampling, seed and candidates.
+        request: for sampling, seed, candidates and constraint; where it has `min_tokens`, the turn
+            cannot end.
         ids: the prompt.
         limit: tokens to generate, at least 1 (the server generates one for 0 as well).
         slot: the cache slot, -1 for any.
+
+    Raises:
+        EngineReplyError: a constraint that the server does not know.
     """
     sampling = request.sampling
     sent: dict[str, Any] = {
@@ -34,21 +38,53 @@ def body(request: SegmentRequest, ids: Sequence[int], limit: int, slot: int) -> 
         "top_k": sampling.top_k,
         "top_p": sampling.top_p,
         "min_p": sampling.min_p,
-        "samplers": _SAMPLERS,
-        "repeat_penalty": 1.0,
-        "presence_penalty": 0.0,
-        "frequency_penalty": 0.0,
+        "samplers": ["penalties", *_SAMPLERS] if sampling.penalizes else _SAMPLERS,
+        "repeat_penalty": sampling.repetition_penalty,
+        "presence_penalty": sampling.presence_penalty,
+        "frequency_penalty": sampling.frequency_penalty,
         "dynatemp_range": 0.0,
         "mirostat": 0,
-        "ignore_eos": False,
+        "ignore_eos": request.min_tokens > 0,
         "timings_per_token": True,  # a hand-off never sees the last chunk
         "seed": -1 if request.seed is None else request.seed,
         "logit_bias": [[id, bias] for id, bias in sampling.logit_bias.items()],
     }
+    if sampling.penalizes:
+        sent["repeat_last_n"] = len(ids) + limit  # all of the text, not the last 64 tokens
+    if request.constraint is not None:
+        sent.update(constrained(request.constraint))
     if request.top:
         sent["n_probs"] = request.top
         sent["post_sampling_probs"] = False
     return sent
+
+
+def constrained(constraint: Constraint) -> dict[str, Any]:
+    """The server's fields for a constraint.
+
+    Raises:
+        EngineReplyError: it does not know the kind.
+    """
+    kind, value = constraint.kind, constraint.value
+    if kind == "json_schema":
+        return {"json_schema": value}
+    if kind == "json_object":
+        return {"json_schema": {"type": "object"}}
+    if kind == "grammar":
+        return {"grammar": value}
+    if kind == "choice":
+        return {"grammar": "root ::= " + " | ".join(map(_literal, value))}
+    raise EngineReplyError(
+        f"llama-server has no constraint of the kind {kind!r}",
+        hint="use json_schema, json_object, choice or grammar",
+        refused=True,
+    )
+
+
+def _literal(text: str) -> str:
+    """A text in GBNF's quotes."""
+    marks = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t"}
+    return '"' + "".join(marks.get(each, each) for each in text) + '"'
 
 
 class ChunkReader:

@@ -1,17 +1,16 @@
-"""A fingerprint of a served model's vocabulary, from what a llama-server tells."""
+"""A fingerprint of a served model's vocabulary, from how its server cuts a fixed text."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Sequence
 
 _MARKERS = (
     "<|im_start|><|im_end|><|endoftext|><think></think><tool_call></tool_call><|fim_prefix|>"
     "<｜begin▁of▁sentence｜><｜User｜><｜Assistant｜><｜end▁of▁sentence｜>"
     "<|begin_of_text|><|start_header_id|><|eot_id|><|start|><|channel|><|message|><|return|>"
-    "<s></s>[INST][/INST][THINK][/THINK]<start_of_turn><end_of_turn><|user|><|assistant|>"
+    "[INST][/INST][THINK][/THINK]<start_of_turn><end_of_turn><|user|><|assistant|>"
 )
 _TEXTS = (
     "The quick brown fox can't jump 1234567890 times; it's 3.14159 or -2e10, isn't it? "
@@ -30,21 +29,17 @@ def probe_text() -> str:
     return "".join(_TEXTS) + _MARKERS
 
 
-def fingerprint(props: Mapping[str, Any], meta: Mapping[str, Any], pieces: object) -> str:
-    """Equal for servers whose vocabularies have the same size and kind and cut the probe alike.
+def fingerprint(ids: Sequence[int]) -> str:
+    """Equal for servers of any kind whose vocabularies cut the probe alike, markers included.
 
-    Weaker than a GGUF file's own fingerprint and never equal to one.
+    It cannot see tokens that the probe does not hold: their number, and added ones that no usual
+    chat uses. So two models that differ only there count as equal, as do two of one family whose
+    vocabularies are padded to different sizes. Where two kinds of server cut the probe differently
+    although the vocabulary is the same, they count as different, which only costs speed. It is
+    never equal to a GGUF file's own fingerprint.
 
     Args:
-        props: the answer of ``/props``.
-        meta: of the model, from ``/v1/models``.
-        pieces: the answer of ``/tokenize`` for `probe_text`, with pieces.
+        ids: what the server makes of `probe_text`, special markers parsed, nothing added.
     """
-    facts = [
-        meta.get("n_vocab"),
-        meta.get("vocab_type"),
-        props.get("bos_token"),
-        props.get("eos_token"),
-        pieces,
-    ]
-    return f"llama-server:{hashlib.sha256(json.dumps(facts).encode()).hexdigest()}"
+    digest = hashlib.sha256(json.dumps(list(ids)).encode())
+    return f"probe:{digest.hexdigest()}"

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+_LONGEST = 1 << 26
+"""Bytes of a line; the longest are those that repeat a prompt's token ids."""
+
 
 class EventParser:
     """Incremental; only ``data`` matters to us.
@@ -15,7 +18,15 @@ class EventParser:
         self._data: list[bytes] = []
 
     def feed(self, chunk: bytes) -> list[bytes]:
-        """The payloads of the events that this chunk completed; comments (pings) give none."""
+        """The payloads of the events that this chunk completed; comments (pings) give none.
+
+        Raises:
+            ValueError: a line without an end.
+        """
+        if not self._line and not self._data and chunk[:6] == b"data: " and chunk[-2:] == b"\n\n":
+            payload = chunk[6:-2]
+            if b"\n" not in payload and b"\r" not in payload:
+                return [payload]  # the usual chunk: one event of one line
         found = []
         *lines, rest = chunk.split(b"\n")
         for part in lines:
@@ -27,6 +38,8 @@ class EventParser:
                 found.append(b"\n".join(self._data))
                 self._data.clear()
         self._line += rest
+        if len(self._line) > _LONGEST:
+            raise ValueError("a line without an end")
         return found
 
     def _field(self, line: bytes) -> None:

@@ -1,74 +1,132 @@
-"""HTTP to a llama-server: one JSON call, one event stream, and what its failures mean."""
+"""HTTP to an inference server: JSON calls, event streams, and what their failures mean."""
 
 from __future__ import annotations
 
 import contextlib
 import json
-import time
-from collections.abc import AsyncGenerator
-from contextlib import aclosing
-from typing import Any, cast
+import ssl
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, TypedDict
 
-import httpx
-
-from .._errors import (
-    ContextLengthError,
-    EngineError,
-    EngineReplyError,
-    EngineUnreachableError,
-    UsageError,
-)
+from .._errors import EngineError, EngineReplyError, UsageError
 from ._per_loop import PerLoop
+from ._replies import Replies
 from ._sse import EventParser
+from ._transport import Address, Reply, Transport, TransportError
 
-_LOOPBACK = ("127.0.0.1", "localhost", "::1")
-_TRANSIENT = (429, 500, 502, 503, 504)
-_CONNECT_S = 10.0
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+_SESSION = "{session}"
+_AFFINITY = "x-session-token"
+_PROMPTS = 1024
+"""Conversations whose prompts are kept as JSON."""
+
+_TAIL_S = 0.1
+"""Seconds to wait behind the last event for the end of the reply, which keeps the connection."""
+
+
+class WireOptions(TypedDict, total=False):
+    """How to talk to a server; every adapter takes these.
+
+    Attributes:
+        api_key: sent as a bearer token.
+        timeout: seconds without an answer, or without an event once a stream has begun, after
+            which a call fails.
+        first_timeout: seconds until the first event of a stream: a long prompt is computed then.
+        connect_timeout: seconds for a connection to come to be.
+        headers: sent with every request. Where a value holds ``{session}``, the request's session
+            stands for that, and requests without one do not send it.
+        ca: a file of certificates to trust, for https.
+        proxy: ``http://host:port`` of a proxy; the environment's is not used.
+        role: for error messages.
+    """
+
+    api_key: str | None
+    timeout: float
+    first_timeout: float
+    connect_timeout: float
+    headers: Mapping[str, str] | None
+    ca: str | None
+    proxy: str | None
+    role: str
 
 
 class Wire:
     """A server's address and how to talk to it. Nothing is opened before the first call.
 
+    Redirects are not followed.
+
     Args:
         url: ``http://host:port``; a trailing ``/v1`` is dropped.
-        api_key: sent as a bearer token.
-        timeout: seconds without a byte (in a stream: without an event) after which a call fails.
-        role: for error messages.
+        keep: seconds for which an unused connection is kept, 0 for none.
+        options: see `WireOptions`.
 
     Raises:
-        UsageError: that is no HTTP address.
+        UsageError: that is no HTTP address, a header cannot be sent, or the CA file is none.
     """
 
-    def __init__(self, url: str, *, api_key: str | None, timeout: float, role: str) -> None:
+    def __init__(self, url: str, *, keep: float = 0.0, **options: Unpack[WireOptions]) -> None:
         self.url = url.rstrip("/").removesuffix("/v1")
-        self.role = role
-        self._timeout = timeout
-        self._headers = {"Accept-Encoding": "identity"}
-        if api_key:
-            self._headers["Authorization"] = f"Bearer {api_key}"
-        try:
-            parsed = httpx.URL(self.url)
-        except httpx.InvalidURL:
-            parsed = httpx.URL("")
-        if parsed.scheme not in ("http", "https") or not parsed.host:
+        self.role = options.get("role", "")
+        self._read = Replies(self.url, self.role)
+        self._timeout = options.get("timeout", 120.0)
+        self._first = options.get("first_timeout", 600.0)
+        self._connect = options.get("connect_timeout", 10.0)
+        self._ca = options.get("ca")
+        self._keep = keep
+        self._address = _address(self.url, "a server")
+        if self._address.login:
             raise UsageError(
-                f"{url!r} is not the address of a server", hint="write it as http://host:port"
+                f"the address of {self._address.authority} must not hold a name and a password",
+                hint="give what it wants as the API key or as a header",
             )
-        self._local = parsed.host in _LOOPBACK
-        self._clients = PerLoop(self._make)
+        proxy = options.get("proxy")
+        self._proxy = _address(proxy, "a proxy") if proxy else None
+        self._plain = "Accept: */*\r\nAccept-Encoding: identity\r\nUser-Agent: relaygen\r\n"
+        self._by_session = ""
+        if key := options.get("api_key"):
+            self._plain += _field("Authorization", f"Bearer {key}", "the API key")
+        for name, value in (options.get("headers") or {}).items():
+            line = _field(name, value, f"the header {name!r}")
+            if _SESSION in value:
+                self._by_session += line
+            else:
+                self._plain += line
+        self._tokens: dict[str, str] = {}
+        self._prompts: dict[str, tuple[tuple[int, ...], bytes]] = {}
+        self._tls: ssl.SSLContext | None = None
+        self._transports = PerLoop(self._make)
 
-    def _make(self) -> httpx.AsyncClient:
-        # No connection is kept: llama-server closes it after every stream and after 5 s, and a
-        # request that meets the closing dies ("disconnected without sending a response"). A fresh
-        # connection costs 0.3 ms on loopback, and an aborted stream ends its connection anyway.
-        return httpx.AsyncClient(
-            base_url=self.url,
-            headers=self._headers,
-            timeout=httpx.Timeout(self._timeout, connect=_CONNECT_S, pool=None),
-            limits=httpx.Limits(max_connections=None, max_keepalive_connections=0),
-            trust_env=not self._local,  # a proxy for the world is none for loopback
-            verify=self.url.startswith("https"),  # certificates take 20 ms to load
+    def _make(self) -> Transport:
+        return Transport(
+            self._address,
+            connect_timeout=self._connect,
+            tls=self._trust,
+            proxy=self._proxy,
+            keep=self._keep,
         )
+
+    def _trust(self) -> ssl.SSLContext:
+        if self._tls is None:
+            try:
+                self._tls = ssl.create_default_context(cafile=self._ca)
+            except OSError as error:
+                raise UsageError(
+                    f"{self._ca} holds no certificates: {error.strerror or error}",
+                    hint="give a file of certificates in PEM form",
+                ) from None
+        return self._tls
+
+    def _fields(self, session: str, extra: str) -> str:
+        fields = self._plain + extra
+        if session:
+            if self._by_session:
+                fields += self._by_session.replace(_SESSION, _one_line(session))
+            token = self._tokens.get(session)
+            if token is not None:
+                fields += f"{_AFFINITY}: {token}\r\n"
+        return fields
 
     async def get(self, path: str) -> Any:
         """A JSON answer.
@@ -78,15 +136,17 @@ class Wire:
         """
         return await self.call("GET", path)
 
-    async def post(self, path: str, body: dict[str, Any]) -> Any:
+    async def post(self, path: str, body: Mapping[str, Any], session: str = "") -> Any:
         """A JSON answer to a JSON body.
 
         Raises:
             EngineError: see `call`.
         """
-        return await self.call("POST", path, body)
+        return await self.call("POST", path, body, session)
 
-    async def call(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
+    async def call(
+        self, method: str, path: str, body: Mapping[str, Any] | None = None, session: str = ""
+    ) -> Any:
         """A JSON answer.
 
         Raises:
@@ -95,13 +155,23 @@ class Wire:
             EngineReplyError: any other refusal, or an answer that is no JSON.
             EngineError: the API key is wrong.
         """
-        try:
-            response = await self._clients.get().request(method, path, json=body)
-        except httpx.HTTPError as error:
-            raise self._unreachable(error) from error
-        if not response.is_success:
-            raise self._refused(response)
-        return self._json(response.content)
+        reply, payload = await self._exchange(method, path, body, session)
+        if not 200 <= reply.head.status < 300:
+            raise self._read.refused(reply.head, payload)
+        return self._read.json(payload)
+
+    async def probe(self, path: str) -> tuple[int, dict[str, Any]]:
+        """The HTTP status of a GET, whatever it is, and the object it answered, else an empty one.
+
+        Raises:
+            EngineUnreachableError: refused, reset or timed out.
+        """
+        reply, payload = await self._exchange("GET", path, None, "")
+        with contextlib.suppress(ValueError):
+            answer = json.loads(payload)
+            if isinstance(answer, dict):
+                return reply.head.status, answer
+        return reply.head.status, {}
 
     async def healthy(self) -> bool:
         """False while the model is being loaded.
@@ -109,117 +179,203 @@ class Wire:
         Raises:
             EngineError: see `call`.
         """
-        try:
-            response = await self._clients.get().get("/health")
-        except httpx.HTTPError as error:
-            raise self._unreachable(error) from error
-        if response.status_code == 503:
+        reply, payload = await self._exchange("GET", "/health", None, "")
+        if reply.head.status == 503:
             return False
-        if not response.is_success:
-            raise self._refused(response)
+        if not 200 <= reply.head.status < 300:
+            raise self._read.refused(reply.head, payload)
         return True
 
-    async def events(self, path: str, body: dict[str, Any]) -> AsyncGenerator[dict[str, Any], None]:
-        """The JSON objects of an event stream. Closing the generator closes the connection.
+    async def _exchange(
+        self, method: str, path: str, body: Mapping[str, Any] | None, session: str
+    ) -> tuple[Reply, bytes]:
+        raw = None if body is None else json.dumps(body, separators=(",", ":")).encode()
+        try:
+            reply = await self._transports.get().send(
+                method, path, self._fields(session, ""), raw, limit=self._timeout
+            )
+            try:
+                return reply, await reply.all()
+            finally:
+                reply.close()
+        except TransportError as error:
+            raise self._read.unreachable(error) from error
+
+    async def open(
+        self,
+        path: str,
+        body: Mapping[str, Any],
+        session: str = "",
+        *,
+        ids: tuple[int, ...] | None = None,
+        extra: str = "",
+        trim: Callable[[bytes], bytes] | None = None,
+    ) -> Events:
+        """The beginning of an event stream.
+
+        Args:
+            path: the route.
+            body: what is sent.
+            session: the conversation's name, for the headers.
+            ids: the prompt, where it is one of token ids; then it is not in the body.
+            extra: further header lines, each with its line end.
+            trim: takes out of an event's JSON what nobody reads.
 
         Raises:
-            EngineError: see `call`; also an error event, and a stream that only sends pings.
+            EngineError: see `call`.
         """
+        raw = json.dumps(body, separators=(",", ":")).encode()
+        if ids is not None:
+            raw = b'%b,"prompt":[%b]}' % (raw[:-1], self._written(session, ids))
         try:
-            async with self._clients.get().stream("POST", path, json=body) as response:
-                if not response.is_success:
-                    await response.aread()
-                    raise self._refused(response)
-                async with aclosing(self._events(response)) as events:
-                    async for event in events:
-                        yield event
-        except httpx.HTTPError as error:
-            raise self._unreachable(error) from error
-
-    async def _events(self, response: httpx.Response) -> AsyncGenerator[dict[str, Any], None]:
-        parser = EventParser()
-        latest: float | None = None  # before the first event a long prompt may be computed
-        raw = cast(AsyncGenerator[bytes, None], response.aiter_raw())
-        async with aclosing(raw) as chunks:
-            async for chunk in chunks:
-                for payload in parser.feed(chunk):
-                    latest = time.monotonic()
-                    if payload != b"[DONE]":
-                        yield self._event(payload)
-                if latest is not None and time.monotonic() - latest > self._timeout:
-                    raise EngineUnreachableError(
-                        f"{self.url} sent no token for {self._timeout:g} s", role=self.role
-                    )
-
-    def _event(self, payload: bytes) -> dict[str, Any]:
-        event = self._json(payload)
-        if not isinstance(event, dict):
-            raise EngineReplyError(f"unusable event: {_line(payload)}", role=self.role)
-        if "error" in event:
-            raise self._failure(event, 500)
-        return event
-
-    def _json(self, payload: bytes) -> Any:
-        try:
-            return json.loads(payload)
-        except ValueError:
-            raise EngineReplyError(
-                f"{self.url} answered what is no JSON: {_line(payload)}", role=self.role
-            ) from None
-
-    def _unreachable(self, error: httpx.HTTPError) -> EngineError:
-        if isinstance(error, httpx.TimeoutException):
-            seconds = _CONNECT_S if isinstance(error, httpx.ConnectTimeout) else self._timeout
-            why = f"did not answer within {seconds:g} s"
-        elif isinstance(error, httpx.ConnectError):
-            why = f"cannot be reached: {_line(str(error)) or 'connection refused'}"
-        else:
-            why = f"dropped the connection: {_line(str(error)) or type(error).__name__}"
-        return EngineUnreachableError(f"{self.url} {why}", role=self.role)
-
-    def _refused(self, response: httpx.Response) -> EngineError:
-        body: Any = None
-        with contextlib.suppress(ValueError):
-            body = json.loads(response.content)
-        if not isinstance(body, dict) or "error" not in body:
-            body = {"error": _line(response.content) or response.reason_phrase}
-        return self._failure(body, response.status_code)
-
-    def _failure(self, body: dict[str, Any], status: int) -> EngineError:
-        error = body["error"]
-        details = error if isinstance(error, dict) else {"message": error}
-        message = _line(str(details.get("message", details)))
-        code = details.get("code")
-        status = code if isinstance(code, int) else status
-        if details.get("type") == "exceed_context_size_error":
-            return ContextLengthError(
-                f"the prompt has {details.get('n_prompt_tokens')} tokens, "
-                f"the context holds {details.get('n_ctx')}",
-                role=self.role,
-                hint="start the engine with a larger context (--ctx), or shorten the prompt",
+            reply = await self._transports.get().send(
+                "POST", path, self._fields(session, extra), raw, limit=self._first
             )
-        if status in (401, 403):
-            return EngineError(
-                f"{self.url} refused the API key: {message}",
-                role=self.role,
-                hint="give the key that the server was started with",
-            )
-        return EngineReplyError(
-            f"{self.url} answered {status}: {message}",
-            role=self.role,
-            retryable=status in _TRANSIENT,
-        )
+            token = reply.head.fields.get(_AFFINITY)
+            if token and session:
+                self._tokens[session] = token
+            if not 200 <= reply.head.status < 300:
+                try:
+                    reply.watch(self._timeout)
+                    payload = await reply.all()
+                finally:
+                    reply.close()
+                raise self._read.refused(reply.head, payload)
+        except TransportError as error:
+            raise self._read.unreachable(error) from error
+        return Events(self._read, reply, self._timeout, trim)
+
+    def _written(self, session: str, ids: tuple[int, ...]) -> bytes:
+        """Ids as JSON writes them. A conversation only grows, so its beginning is kept."""
+        known, text = self._prompts.get(session, ((), b""))
+        if not known or ids[: len(known)] != known:
+            known, text = (), b""
+        rest = ids[len(known) :]
+        if rest:
+            more = str(list(rest))[1:-1].replace(" ", "").encode()
+            text = b"%b,%b" % (text, more) if text else more
+        if session:
+            self._prompts.pop(session, None)
+            self._prompts[session] = (ids, text)
+            if len(self._prompts) > _PROMPTS:
+                del self._prompts[next(iter(self._prompts))]  # the one not used for longest
+        return text
+
+    def forget(self, session: str) -> None:
+        """The conversation is over."""
+        self._tokens.pop(session, None)
+        self._prompts.pop(session, None)
 
     async def aclose(self) -> None:
         """Close what is open. Safe to call twice."""
-        client = self._clients.take()
-        if client is not None:
-            await client.aclose()
+        transport = self._transports.take()
+        if transport is not None:
+            await transport.aclose()
 
 
-def _line(text: str | bytes, most: int = 300) -> str:
-    """One line of at most `most` characters."""
-    if isinstance(text, bytes):
-        text = text[: 4 * most].decode(errors="replace")
-    text = " ".join(text.split())
-    return text if len(text) <= most else text[: most - 1] + "…"
+class Events:
+    """The objects of an event stream, as many at a time as have come.
+
+    Attributes:
+        ended: the server said that this is all.
+    """
+
+    def __init__(
+        self,
+        read: Replies,
+        reply: Reply,
+        stall: float,
+        trim: Callable[[bytes], bytes] | None = None,
+    ) -> None:
+        self._read = read
+        self._trim = trim
+        self._reply = reply
+        self._stall = stall
+        self._begun = False
+        self._failure: EngineError | None = None
+        self._parser = EventParser()
+        self.ended = False
+
+    async def read(self) -> list[dict[str, Any]]:
+        """The next ones; an empty list at the end of the stream.
+
+        Raises:
+            EngineError: broken off, stalled, an error event, or what is no JSON object.
+        """
+        if self._failure is not None:
+            raise self._failure
+        while not self.ended:
+            try:
+                data = await self._reply.read()
+            except TransportError as error:
+                if self._begun and self._reply.late:
+                    raise self._read.stalled(self._stall) from error
+                raise self._read.unreachable(error) from error
+            if not data:
+                self.ended = True
+                break
+            try:
+                payloads = self._parser.feed(data)
+            except ValueError as error:
+                raise EngineReplyError(
+                    f"{self._read.url} sent {error}", role=self._read.role
+                ) from None
+            if not payloads:  # a ping, or part of an event
+                continue
+            if self._begun:
+                self._reply.alive()
+            else:
+                self._begun = True
+                self._reply.watch(self._stall)
+            if b"[DONE]" in payloads:
+                self.ended = True
+                payloads = payloads[: payloads.index(b"[DONE]")]
+            if payloads:
+                if self._trim is not None:
+                    payloads = list(map(self._trim, payloads))
+                return self._objects(payloads)
+        return []
+
+    def _objects(self, payloads: list[bytes]) -> list[dict[str, Any]]:
+        """What comes before a failure is given; the next `read` raises it."""
+        found: list[dict[str, Any]] = []
+        for payload in payloads:
+            try:
+                found.append(self._read.event(payload))
+            except EngineError as error:
+                if not found:
+                    raise
+                self._failure = error
+                break
+        return found
+
+    async def drain(self) -> None:
+        """Wait a moment for the end of the reply, so that its connection can be used again."""
+        self._reply.watch(_TAIL_S)
+        with contextlib.suppress(TransportError):
+            await self._reply.all()
+
+    def close(self) -> None:
+        """End the connection at once, which aborts the work, unless all was read."""
+        self._reply.close()
+
+
+def _address(url: str, what: str) -> Address:
+    try:
+        return Address.of(url)
+    except ValueError:
+        raise UsageError(
+            f"{url!r} is not the address of {what}", hint="write it as http://host:port"
+        ) from None
+
+
+def _field(name: str, value: str, what: str) -> str:
+    line = f"{name}: {value}\r\n"
+    plain = line.encode("latin-1", errors="replace").decode("latin-1") == line
+    if not plain or not line[:-2].isprintable() or not name or set(name) & set(" :"):
+        raise UsageError(f"{what} cannot be sent in HTTP", hint="use printable characters only")
+    return line
+
+
+def _one_line(text: str) -> str:
+    return "".join(each for each in text if each.isascii() and each.isprintable())

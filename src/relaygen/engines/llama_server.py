@@ -12,16 +12,22 @@ import time
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import replace
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from .._errors import ContextLengthError, EngineError, EngineReplyError, EngineUnreachableError
-from .._types import Conversation, Delta, End, EngineInfo, Message, Piece, Prompt, SegmentRequest
+from .._types import Conversation, Delta, End, EngineInfo, Piece, Prompt, SegmentRequest
 from ._completion import ChunkReader, body
 from ._fingerprint import fingerprint, probe_text
-from ._pieces import LocalPieces, RemotePieces, ids_of, tokenize
+from ._llama_chat import render
+from ._pieces import LocalPieces, RemotePieces, detokenize, ids_of, tokenize
 from ._slots import Slots
 from ._vocabulary import Vocabulary
-from ._wire import Wire
+from ._wire import Wire, WireOptions
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 _LOADING_POLL_S = 0.2
 _SETTLING_S, _SETTLING_CHECKS = 0.005, 2000
@@ -34,13 +40,11 @@ class LlamaServerEngine:
 
     Args:
         url: ``http://host:port``.
-        api_key: where the server wants one.
+        model: the name of the model, for a server that has several (router mode).
         vocabulary: of the model file, where it is at hand; without it, bytes of ids and lost ids
             are asked from the server.
-        timeout: seconds without an answer, or without an event in a stream, after which a call
-            fails. While a long prompt is computed the server's pings count as life.
         load_timeout: seconds to wait for a server that is loading its model.
-        role: for error messages.
+        options: see `WireOptions`.
 
     Attributes:
         redrawn: tokens generated a second time because the stream had lost their ids and they
@@ -54,19 +58,25 @@ class LlamaServerEngine:
         self,
         url: str,
         *,
-        api_key: str | None = None,
+        model: str | None = None,
         vocabulary: Vocabulary | None = None,
-        timeout: float = 120.0,
         load_timeout: float = 600.0,
-        role: str = "",
+        **options: Unpack[WireOptions],
     ) -> None:
-        self._wire = Wire(url, api_key=api_key, timeout=timeout, role=role)
-        self._role = role
+        # No connection is kept: llama-server closes it after every stream and after 5 s, and an
+        # aborted stream ends its connection anyway. A fresh one costs 0.3 ms on loopback.
+        self._wire = wire = Wire(url, **options)
+        self._role = wire.role
+        self._extra = {"model": model} if model else {}
         self._vocabulary = vocabulary
         self._load_timeout = load_timeout
-        self._pieces = (
-            LocalPieces(self._wire, vocabulary) if vocabulary else RemotePieces(self._wire)
-        )
+        self._pieces: LocalPieces | RemotePieces
+        if vocabulary is not None:
+            self._pieces = LocalPieces(wire, vocabulary)
+        else:
+            self._pieces = RemotePieces(
+                partial(tokenize, wire, special=False), partial(detokenize, wire), self._role
+            )
         self._slots = Slots(0)
         self._spaced = False
         self._info: EngineInfo | None = None
@@ -97,25 +107,28 @@ class LlamaServerEngine:
         """
         if self._info is None:
             await self._loaded()
-            props, models = await self._wire.get("/props"), await self._wire.get("/v1/models")
+            asked = self._extra.get("model")
+            props = await self._wire.get(f"/props?model={quote(asked, '')}" if asked else "/props")
+            models = await self._wire.get("/v1/models")
             try:
-                model = models["data"][0]
+                model = next(each for each in models["data"] if asked in (None, each["id"]))
                 meta = model.get("meta") or {}
                 name = str(model["id"])
                 context = int(props["default_generation_settings"]["n_ctx"])
                 total = int(props["total_slots"])
-            except (KeyError, IndexError, TypeError, ValueError, AttributeError):
+            except (KeyError, StopIteration, TypeError, ValueError, AttributeError):
                 raise EngineReplyError(
-                    f"{self._wire.url} does not answer as a llama-server does",
+                    f"{self._wire.url} does not answer as a llama-server does"
+                    + (f", or has no model {asked}" if asked else ""),
                     role=self._role,
                     hint="give the address of a llama-server, without a path",
                 ) from None
             self._spaced = meta.get("vocab_type") in _SPACED
-            vocabulary = await self._fingerprint(props, meta)
+            vocabulary = await self._fingerprint()
             if self._info is None:  # unless a concurrent call was faster
                 self._slots = Slots(total)
                 name = name.replace("\\", "/").split("/")[-1] if name.endswith(".gguf") else name
-                self._info = EngineInfo(name, context, vocabulary, slots=total)
+                self._info = EngineInfo(name, context, vocabulary, slots=total, kind="llama-server")
         return self._info
 
     async def _loaded(self) -> None:
@@ -128,13 +141,10 @@ class LlamaServerEngine:
                 )
             await asyncio.sleep(_LOADING_POLL_S)
 
-    async def _fingerprint(self, props: dict[str, Any], meta: dict[str, Any]) -> str:
+    async def _fingerprint(self) -> str:
         if self._vocabulary is not None:
             return self._vocabulary.fingerprint
-        probe = {"content": probe_text(), "add_special": False, "parse_special": True}
-        return fingerprint(
-            props, meta, await self._wire.post("/tokenize", {**probe, "with_pieces": True})
-        )
+        return fingerprint(await tokenize(self._wire, probe_text(), special=True))
 
     async def render(self, conversation: Conversation) -> Prompt:
         """The conversation in the model's chat template, as the server's chat route renders it.
@@ -144,37 +154,9 @@ class LlamaServerEngine:
 
         Raises:
             EngineError: the server does not answer, or the template refuses the conversation.
+            UsageError: a final assistant message that cannot be continued.
         """
-        messages = list(conversation.messages)
-        begun = ""
-        while messages and messages[-1].role == "assistant":
-            begun = messages.pop().content + begun
-        begun += conversation.prefill
-        closed, opened = await asyncio.gather(
-            self._template(messages, conversation, opened=False),
-            self._template(messages, conversation, opened=True),
-        )
-        assistant = opened.removeprefix(closed) if opened.startswith(closed) else ""
-        text = opened + begun
-        # The template's BOS is not in the server's rendering; its tokenizer adds it (`begin`).
-        ids = await tokenize(self._wire, text, special=True, begin=True)
-        return Prompt(ids, text, assistant + begun)
-
-    async def _template(
-        self, messages: list[Message], conversation: Conversation, *, opened: bool
-    ) -> str:
-        answer = await self._wire.post(
-            "/apply-template",
-            {
-                "messages": [{"role": each.role, "content": each.content} for each in messages],
-                "chat_template_kwargs": dict(conversation.template_kwargs),
-                "add_generation_prompt": opened,
-            },
-        )
-        text = answer.get("prompt") if isinstance(answer, dict) else None
-        if not isinstance(text, str):
-            raise EngineReplyError(f"{self._wire.url} rendered no prompt", role=self._role)
-        return text
+        return await render(self._wire, conversation, self._extra)
 
     async def tokenize(self, text: str, *, special: bool = False) -> tuple[int, ...]:
         """Ids of `text` as a continuation: no BOS, and no space that is not in it.
@@ -196,6 +178,8 @@ class LlamaServerEngine:
         """Generate. Closing the generator closes the connection, which aborts at the next step.
 
         A step may be a batch of prompt tokens: an abort while a prompt is computed waits for it.
+        The server knows no stop ids: the request's are not sent. Under a constraint `min_tokens`
+        does not count, since a grammar says itself where its text may end.
 
         Raises:
             ContextLengthError: the ids leave no room in the context; nothing was sent then.
@@ -215,10 +199,13 @@ class LlamaServerEngine:
         turn = told = False
         cached: int | None = None
         evaluated: int | None = None
+        forced = size + (0 if request.constraint else min(request.min_tokens, goal - size))
         while not turn and len(ids) < goal:
             reader = ChunkReader(pieces, request.top, self._role)
-            sent = body(request, ids, goal - len(ids), slot)
-            async with aclosing(self._read(sent, reader)) as deltas:
+            part = _part(request, len(ids) - size, forced - size)
+            until = forced if len(ids) < forced else goal
+            sent = {**body(part, ids, until - len(ids), slot), **self._extra}
+            async with aclosing(self._read(sent, reader, request.session)) as deltas:
                 async for delta in deltas:
                     if not told and reader.cached is not None:
                         told = True
@@ -229,9 +216,11 @@ class LlamaServerEngine:
             ids += reader.ids
             turn = reader.turn
             if not reader.lost:
-                break
-            sent = body(request, ids, min(reader.lost, goal - len(ids)), slot)
-            again, turn = await self._redraw(sent)
+                if until == goal:
+                    break
+                continue
+            sent = {**sent, "prompt": ids, "n_predict": min(reader.lost, until - len(ids))}
+            again, turn = await self._redraw(sent, request.session)
             ids += again
             known = await pieces.read(again, "")
             yield Delta(tuple(Piece(*each) for each in known), repaired=len(again))
@@ -240,26 +229,37 @@ class LlamaServerEngine:
             end = "context"
         yield Delta(end=end, cached=cached, evaluated=evaluated)
 
-    async def _read(self, sent: dict[str, Any], reader: ChunkReader) -> AsyncGenerator[Delta, None]:
+    async def _read(
+        self, sent: dict[str, Any], reader: ChunkReader, session: str
+    ) -> AsyncGenerator[Delta, None]:
         """One streamed request, until its last chunk or until ids are lost for good."""
-        async with aclosing(self._wire.events("/completion", {**sent, "stream": True})) as events:
-            async for chunk in events:
-                delta = await reader.read(chunk)
-                if delta is not None:
-                    yield delta
-                if reader.done or reader.lost:
-                    return
+        rest = {name: value for name, value in sent.items() if name != "prompt"}
+        events = await self._wire.open(
+            "/completion", {**rest, "stream": True}, session, ids=tuple(sent["prompt"])
+        )
+        try:
+            while batch := await events.read():
+                for chunk in batch:
+                    delta = await reader.read(chunk)
+                    if delta is not None:
+                        yield delta
+                    if reader.done or reader.lost:
+                        return
+        finally:
+            events.close()
         raise EngineReplyError(
             "the stream stopped without its last chunk", role=self._role, retryable=True
         )
 
-    async def _redraw(self, sent: dict[str, Any]) -> tuple[list[int], bool]:
+    async def _redraw(self, sent: dict[str, Any], session: str) -> tuple[list[int], bool]:
         """Generate a few tokens without streaming, which loses no ids; whether the turn ended.
 
         Greedy decoding gives the lost tokens again. Otherwise they are drawn anew, which is as
         good, since nobody has seen them.
         """
-        answer = await self._wire.post("/completion", {**sent, "stream": False, "n_probs": 0})
+        answer = await self._wire.post(
+            "/completion", {**sent, "stream": False, "n_probs": 0}, session
+        )
         ids = list(ids_of(answer, self._wire))
         if not ids:
             raise EngineReplyError(f"{self._wire.url} generated nothing", role=self._role)
@@ -286,10 +286,23 @@ class LlamaServerEngine:
     async def release(self, session: str) -> None:
         """The conversation's cache slot is free for another."""
         self._slots.release(session)
+        self._wire.forget(session)
 
     async def aclose(self) -> None:
         """Close the connections. Safe to call twice; a later call opens new ones."""
         await self._wire.aclose()
+
+
+def _part(request: SegmentRequest, written: int, forced: int) -> SegmentRequest:
+    """What is asked after so many tokens.
+
+    The server has no lower limit of tokens: the first of them come in a request of their own, which
+    forbids the end of the turn. A seed draws the same numbers in every request, so it moves on.
+    """
+    seed = request.seed
+    if forced and written and seed is not None:
+        seed = (seed + written) % (1 << 32)
+    return replace(request, min_tokens=max(forced - written, 0), seed=seed)
 
 
 def _busy(slots: object, number: int) -> bool:

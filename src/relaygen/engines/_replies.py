@@ -1,0 +1,128 @@
+"""What servers answer: JSON, events, and errors in the shapes that various servers give them."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from typing import Any
+
+from .._errors import ContextLengthError, EngineError, EngineReplyError, EngineUnreachableError
+from ._http1 import Head
+from ._transport import TransportError
+
+_TRANSIENT = (429, 500, 502, 503, 504)
+
+_REFUSALS = (400, 413, 422)
+
+_decode = json.JSONDecoder().raw_decode
+
+
+class Replies:
+    """Reads the answers of one server.
+
+    Args:
+        url: for error messages.
+        role: for error messages.
+    """
+
+    def __init__(self, url: str, role: str) -> None:
+        self.url = url
+        self.role = role
+
+    def event(self, payload: bytes) -> dict[str, Any]:
+        """The object of an event.
+
+        Raises:
+            EngineError: it reports an error, or is no object.
+        """
+        event = self.json(payload)
+        if not isinstance(event, dict):
+            raise EngineReplyError(f"unusable event: {line(payload)}", role=self.role)
+        if event.get("error"):
+            raise self._failed(event, 500)
+        return event
+
+    def json(self, payload: bytes) -> Any:
+        """The value of a JSON answer.
+
+        Raises:
+            EngineReplyError: it is none.
+        """
+        try:
+            text = payload.decode()
+            value, end = _decode(text)  # half the time of `json.loads`, but it wants nothing around
+            return value if end == len(text) else json.loads(text)
+        except ValueError:
+            with contextlib.suppress(ValueError):
+                return json.loads(payload)
+            raise EngineReplyError(
+                f"{self.url} answered what is no JSON: {line(payload)}", role=self.role
+            ) from None
+
+    def unreachable(self, error: TransportError) -> EngineError:
+        """The error of a connection that failed."""
+        return EngineUnreachableError(f"{self.url} {line(str(error))}", role=self.role)
+
+    def stalled(self, seconds: float) -> EngineError:
+        """The error of a stream that does not go on."""
+        return EngineUnreachableError(f"{self.url} sent no token for {seconds:g} s", role=self.role)
+
+    def refused(self, head: Head, payload: bytes) -> EngineError:
+        """The error of a reply without success."""
+        status = head.status
+        if 300 <= status < 400:
+            to = head.fields.get("location", "another address")
+            return EngineReplyError(
+                f"{self.url} answered {status}: it redirects to {line(to)}",
+                role=self.role,
+                hint="give the address that it redirects to",
+            )
+        body: Any = None
+        with contextlib.suppress(ValueError):
+            body = json.loads(payload)
+        if isinstance(body, dict) and "error" not in body and "message" in body:
+            body = {"error": body}  # a flat body, as some servers and routers have it
+        if not isinstance(body, dict) or "error" not in body:
+            body = {"error": line(payload) or head.reason}
+        return self._failed(body, status)
+
+    def _failed(self, body: dict[str, Any], status: int) -> EngineError:
+        error = body["error"]
+        details = error if isinstance(error, dict) else {"message": error}
+        message = line(str(details.get("message", details)))
+        code = details.get("code")
+        status = code if isinstance(code, int) else status
+        if details.get("type") == "exceed_context_size_error":
+            return ContextLengthError(
+                f"the prompt has {details.get('n_prompt_tokens')} tokens, "
+                f"the context holds {details.get('n_ctx')}",
+                role=self.role,
+                hint="start the engine with a larger context (--ctx), or shorten the prompt",
+            )
+        if status == 400 and "maximum context length" in message:
+            return ContextLengthError(
+                message,
+                role=self.role,
+                hint="start the engine with a larger context (--max-model-len), or shorten the "
+                "prompt",
+            )
+        if status in (401, 403):
+            return EngineError(
+                f"{self.url} refused the API key: {message}",
+                role=self.role,
+                hint="give the key that the server was started with",
+            )
+        return EngineReplyError(
+            f"{self.url} answered {status}: {message}",
+            role=self.role,
+            retryable=status in _TRANSIENT,
+            refused=status in _REFUSALS,
+        )
+
+
+def line(text: str | bytes, most: int = 300) -> str:
+    """One line of at most `most` characters."""
+    if isinstance(text, bytes):
+        text = text[: 4 * most].decode(errors="replace")
+    text = " ".join(text.split())
+    return text if len(text) <= most else text[: most - 1] + "…"
