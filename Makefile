@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
-.PHONY: demo test test-models check mutants clean help
+.PHONY: demo test test-models test-vllm check mutants clean help
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*##/\t/' | expand -t 14
@@ -35,6 +35,9 @@ test: $(VENV)/.test ## all tests that need no model
 test-models: $(VENV)/.test ## real generations on the embedded pair
 	@PATH="$(CURDIR)/$(BIN):$$PATH" sh scripts/test-models
 
+test-vllm: $(VENV)/.test ## live tests against real vLLM servers on the CPU (Python 3.11, Linux x86-64)
+	@PATH="$(CURDIR)/$(BIN):$$PATH" PYTHON="$(PYTHON)" sh scripts/test-vllm
+
 check: $(VENV)/.dev ## format, lint and types
 	@PATH="$(CURDIR)/$(BIN):$$PATH" sh scripts/check
 
@@ -42,4 +45,4 @@ mutants: $(VENV)/.test ## plant each listed fault; every one must fail a test
 	@PATH="$(CURDIR)/$(BIN):$$PATH" python scripts/mutants.py
 
 clean: ## remove the virtual environment and caches
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage
+	rm -rf $(VENV) .venv-vllm .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage

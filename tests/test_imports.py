@@ -13,8 +13,10 @@ import relaygen
 
 ROOT = Path(relaygen.__file__).parent
 HEAVY = (
+    "aiohttp",
     "anyio",
     "click",
+    "fastapi",
     "filelock",
     "httpx",
     "huggingface_hub",
@@ -22,8 +24,10 @@ HEAVY = (
     "numpy",
     "pydantic",
     "rich",
+    "starlette",
     "torch",
     "transformers",
+    "uvicorn",
     "vllm",
     "xllamacpp",
 )

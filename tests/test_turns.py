@@ -128,6 +128,16 @@ def test_with_a_gate_garbage_does_not_end_all_delegation() -> None:
     assert len(alone.requests) == 1
 
 
+def test_a_request_that_the_small_engine_does_not_take_says_nothing_of_the_engine() -> None:
+    refused = EngineReplyError("no such schema", refused=True)
+    gate = Open()
+    small = ScriptedEngine(PLAIN, failures=[Failure(refused, request=None)])
+    made = run(RELAY, PLAIN, small=small, gates=(gate,))
+    assert made.generation.text == PLAIN
+    assert "failed" not in gate.told
+    assert len(small.requests) == 1  # it is not asked again in this generation
+
+
 def test_delegation_that_does_not_pay_is_paused() -> None:
     script = "Start. " + "Thus it is so. We go. " * 8
     made = run(

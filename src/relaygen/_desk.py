@@ -82,7 +82,7 @@ class Desk:
     @property
     def hints(self) -> tuple[str, ...]:
         """Texts at which, where one is a token, the engine on duty may stop by itself."""
-        steady = self.turns.solo or self._detector.phase == "unopened" or self.turns.calling
+        steady = self.turns.solo or self.turns.calling
         if steady or self.constraint is not None or not isinstance(self._session, Hinting):
             return ()
         return self._session.hints()

@@ -44,6 +44,8 @@ class Profile:
         prefill: opens the assistant's turn, for example ``<think>`` and a newline.
         answer_role: who answers after the thinking.
         cues: switch cues.
+        tools: how the models write tool calls: ``hermes`` is one JSON object with ``name`` and
+            ``arguments`` in ``<tool_call>`` tags; None where they were not trained to.
         answer_markers: announce the answer; hints for policies, never cues.
         one_shot_groups: cue groups of the one-shot policy, instead of its own.
         sampling: defaults of the models' authors.
@@ -63,6 +65,7 @@ class Profile:
     tags: Thinking = field(default_factory=Thinking)
     prefill: str = ""
     answer_role: AnswerRole = "small"
+    tools: Literal["hermes"] | None = None
     answer_markers: tuple[str, ...] = ()
     one_shot_groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     sampling: Sampling = field(default_factory=Sampling)

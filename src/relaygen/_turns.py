@@ -10,7 +10,7 @@ import time
 from dataclasses import dataclass, replace
 
 from ._contexts import Contexts
-from ._errors import ContextLengthError, EngineError, UsageError
+from ._errors import ContextLengthError, EngineError, EngineReplyError, UsageError
 from ._events import FellBack, HandedOff
 from ._gate import RoundTrip
 from ._ledger import Ledger
@@ -188,10 +188,13 @@ class Turns:
             self._leave_out(failed, note)
         else:
             self._failures += 1
-            for gate in self._task.gates:
-                gate.failed()
+            refused = isinstance(error, EngineReplyError) and error.refused
+            unfit = refused or isinstance(error, ContextLengthError)
+            if not unfit:  # a request that it does not take says nothing of the engine
+                for gate in self._task.gates:
+                    gate.failed()
             hopeless = not error.retryable or self._failures >= _PATIENCE
-            if isinstance(error, ContextLengthError) or (hopeless and not self._task.gates):
+            if unfit or (hopeless and not self._task.gates):
                 self._leave_out(failed, note)
         return Turn(rescuer, "lead", "failure", "failure")
 

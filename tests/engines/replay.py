@@ -123,7 +123,7 @@ class Replay:
         )
         if reply.kind == "text/event-stream":
             self.begun.set()
-        for part in reply.parts:
+        for part in filter(None, reply.parts):  # an empty chunk would be the end
             if reply.pause:
                 await asyncio.sleep(reply.pause)
             writer.write(b"%x\r\n%b\r\n" % (len(part), part))

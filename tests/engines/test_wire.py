@@ -66,9 +66,9 @@ async def test_what_is_sent() -> None:
             "Accept-Encoding: identity",
             "User-Agent: relaygen",
             "Authorization: Bearer k",
-            "Connection: close",
             "Content-Type: application/json",
             "Content-Length: 24",
+            "Connection: close",
         ]
         await wire.get("/props")
         assert server.lines()[0] == "GET /base/props HTTP/1.1"
@@ -187,28 +187,21 @@ async def test_a_closed_stream_ends_its_connection() -> None:
 
 
 async def test_a_kept_connection_that_the_server_closed() -> None:
-    """Once more on a new connection; but a fresh one that breaks is an error."""
+    """Once more on a new connection; but what breaks again is an error."""
     async with raw(JSON, None, JSON) as server, wired(server, keep=5) as wire:
         await wire.get("/x")
         assert await wire.get("/x") == {}
         assert [number for number, _ in server.requests] == [1, 1, 2]
     async with raw(None) as server, wired(server, keep=5) as wire:
         with pytest.raises(EngineUnreachableError, match="without an answer"):
-            await wire.get("/x")
-        assert server.connections == 1
+            await wire.post("/x", {})
+        assert server.connections == 2
 
 
 async def test_an_old_kept_connection_is_not_used() -> None:
     async with raw() as server, wired(server, keep=0.05) as wire:
         await wire.get("/x")
         await asyncio.sleep(0.1)
-        await wire.get("/x")
-        assert server.connections == 2
-
-
-async def test_two_replies_at_once_spoil_a_connection() -> None:
-    async with raw(JSON + b"rubbish") as server, wired(server, keep=5) as wire:
-        await wire.get("/x")
         await wire.get("/x")
         assert server.connections == 2
 
@@ -225,7 +218,7 @@ async def test_two_replies_at_once_spoil_a_connection() -> None:
         (b"HTTP/1.1 200 OK\r\nContent-Le", "without an answer"),
         (b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nab", "in the middle"),
         (EVENTS + b"5\r\nab", "in the middle"),
-        (EVENTS + b"zz\r\n", "sent what is no HTTP"),
+        (EVENTS + b"zz\r\n", "does not answer in HTTP"),
     ],
 )
 async def test_broken_replies(reply: bytes, says: str) -> None:

@@ -21,8 +21,13 @@ BROKEN_PIPE = 141  # 128 + SIGPIPE
 COMMANDS: Mapping[str, tuple[str, str]] = {
     "run": ("relaygen.cli.run:run", "Answer one question with both models."),
     "chat": ("relaygen.cli.chat:chat", "Talk with the pair."),
+    "serve": ("relaygen.cli.serve:serve", "Serve the pair to any OpenAI client."),
     "models": ("relaygen.cli.models:models", "List and fetch the embedded pair's model files."),
     "profile": ("relaygen.cli.profile:profile", "Show and check profiles."),
+    "mock-engine": (
+        "relaygen.cli.mock_engine:mock_engine",
+        "Serve a fake engine that plays a trace, for tests.",
+    ),
 }
 """Command name -> (``module:attribute``, what ``--help`` says of it)."""
 

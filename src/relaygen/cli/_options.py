@@ -52,7 +52,7 @@ class PairOptions:
     @property
     def on_cpu(self) -> bool:
         """Whether both models run embedded, and on the CPU alone."""
-        return not self.ngl and not any(_is_url(spec) for spec in (self.large, self.small))
+        return not self.ngl and not any(is_url(spec) for spec in (self.large, self.small))
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,8 +243,8 @@ def open_relay(pair: PairOptions, profile: Profile, policy: Policy) -> Relay:
     from relaygen._api import Relay
 
     return Relay(
-        large=_located(pair.large or EMBEDDED_LARGE.name, pair.no_mirror),
-        small=_located(pair.small or EMBEDDED_SMALL.name, pair.no_mirror),
+        large=located(pair.large or EMBEDDED_LARGE.name, pair.no_mirror),
+        small=located(pair.small or EMBEDDED_SMALL.name, pair.no_mirror),
         profile=profile,
         policy=policy,
         ctx=pair.ctx,
@@ -253,13 +253,14 @@ def open_relay(pair: PairOptions, profile: Profile, policy: Policy) -> Relay:
     )
 
 
-def _is_url(spec: str | None) -> bool:
+def is_url(spec: str | None) -> bool:
+    """Whether an engine is named by a server's address."""
     return spec is not None and spec.startswith(("http://", "https://"))
 
 
-def _located(spec: str, no_mirror: bool) -> str | Path:
+def located(spec: str, no_mirror: bool) -> str | Path:
     """A URL as it is, else the file, which is fetched with its progress shown if need be."""
-    if _is_url(spec):
+    if is_url(spec):
         return spec
     from relaygen.cli._progress import show_progress
 

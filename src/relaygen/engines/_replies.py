@@ -7,8 +7,7 @@ import json
 from typing import Any
 
 from .._errors import ContextLengthError, EngineError, EngineReplyError, EngineUnreachableError
-from ._http1 import Head
-from ._transport import TransportError
+from ._transport import Reply, TransportError
 
 _TRANSIENT = (429, 500, 502, 503, 504)
 
@@ -67,11 +66,11 @@ class Replies:
         """The error of a stream that does not go on."""
         return EngineUnreachableError(f"{self.url} sent no token for {seconds:g} s", role=self.role)
 
-    def refused(self, head: Head, payload: bytes) -> EngineError:
+    def refused(self, reply: Reply, payload: bytes) -> EngineError:
         """The error of a reply without success."""
-        status = head.status
+        status = reply.status
         if 300 <= status < 400:
-            to = head.fields.get("location", "another address")
+            to = reply.field("location") or "another address"
             return EngineReplyError(
                 f"{self.url} answered {status}: it redirects to {line(to)}",
                 role=self.role,
@@ -83,7 +82,7 @@ class Replies:
         if isinstance(body, dict) and "error" not in body and "message" in body:
             body = {"error": body}  # a flat body, as some servers and routers have it
         if not isinstance(body, dict) or "error" not in body:
-            body = {"error": line(payload) or head.reason}
+            body = {"error": line(payload) or reply.reason}
         return self._failed(body, status)
 
     def _failed(self, body: dict[str, Any], status: int) -> EngineError:

@@ -7,12 +7,13 @@ import json
 import ssl
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypedDict
+from urllib.parse import SplitResult, urlsplit
 
 from .._errors import EngineError, EngineReplyError, UsageError
 from ._per_loop import PerLoop
 from ._replies import Replies
 from ._sse import EventParser
-from ._transport import Address, Reply, Transport, TransportError
+from ._transport import Reply, Transport, TransportError
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -75,24 +76,25 @@ class Wire:
         self._connect = options.get("connect_timeout", 10.0)
         self._ca = options.get("ca")
         self._keep = keep
-        self._address = _address(self.url, "a server")
-        if self._address.login:
+        parts = _checked(self.url, "a server")
+        if parts.username is not None:
             raise UsageError(
-                f"the address of {self._address.authority} must not hold a name and a password",
+                f"the address of {parts.hostname} must not hold a name and a password",
                 hint="give what it wants as the API key or as a header",
             )
-        proxy = options.get("proxy")
-        self._proxy = _address(proxy, "a proxy") if proxy else None
-        self._plain = "Accept: */*\r\nAccept-Encoding: identity\r\nUser-Agent: relaygen\r\n"
-        self._by_session = ""
+        self._secure = parts.scheme == "https"
+        self._proxy = options.get("proxy") or None
+        if self._proxy is not None:
+            _checked(self._proxy, "a proxy")
+        self._plain = {"Accept": "*/*", "Accept-Encoding": "identity", "User-Agent": "relaygen"}
+        self._by_session: dict[str, str] = {}
         if key := options.get("api_key"):
-            self._plain += _field("Authorization", f"Bearer {key}", "the API key")
+            self._plain["Authorization"] = _sendable(
+                "Authorization", f"Bearer {key}", "the API key"
+            )
         for name, value in (options.get("headers") or {}).items():
-            line = _field(name, value, f"the header {name!r}")
-            if _SESSION in value:
-                self._by_session += line
-            else:
-                self._plain += line
+            found = self._by_session if _SESSION in value else self._plain
+            found[name] = _sendable(name, value, f"the header {name!r}")
         self._tokens: dict[str, str] = {}
         self._prompts: dict[str, tuple[tuple[int, ...], bytes]] = {}
         self._tls: ssl.SSLContext | None = None
@@ -100,9 +102,9 @@ class Wire:
 
     def _make(self) -> Transport:
         return Transport(
-            self._address,
+            self.url,
             connect_timeout=self._connect,
-            tls=self._trust,
+            tls=self._trust if self._secure else None,
             proxy=self._proxy,
             keep=self._keep,
         )
@@ -118,14 +120,14 @@ class Wire:
                 ) from None
         return self._tls
 
-    def _fields(self, session: str, extra: str) -> str:
-        fields = self._plain + extra
+    def _fields(self, session: str, extra: Mapping[str, str] | None = None) -> dict[str, str]:
+        fields = {**self._plain, **(extra or {})}
         if session:
-            if self._by_session:
-                fields += self._by_session.replace(_SESSION, _one_line(session))
+            for name, value in self._by_session.items():
+                fields[name] = value.replace(_SESSION, _one_line(session))
             token = self._tokens.get(session)
             if token is not None:
-                fields += f"{_AFFINITY}: {token}\r\n"
+                fields[_AFFINITY] = token
         return fields
 
     async def get(self, path: str) -> Any:
@@ -156,8 +158,8 @@ class Wire:
             EngineError: the API key is wrong.
         """
         reply, payload = await self._exchange(method, path, body, session)
-        if not 200 <= reply.head.status < 300:
-            raise self._read.refused(reply.head, payload)
+        if not 200 <= reply.status < 300:
+            raise self._read.refused(reply, payload)
         return self._read.json(payload)
 
     async def probe(self, path: str) -> tuple[int, dict[str, Any]]:
@@ -170,8 +172,8 @@ class Wire:
         with contextlib.suppress(ValueError):
             answer = json.loads(payload)
             if isinstance(answer, dict):
-                return reply.head.status, answer
-        return reply.head.status, {}
+                return reply.status, answer
+        return reply.status, {}
 
     async def healthy(self) -> bool:
         """False while the model is being loaded.
@@ -180,10 +182,10 @@ class Wire:
             EngineError: see `call`.
         """
         reply, payload = await self._exchange("GET", "/health", None, "")
-        if reply.head.status == 503:
+        if reply.status == 503:
             return False
-        if not 200 <= reply.head.status < 300:
-            raise self._read.refused(reply.head, payload)
+        if not 200 <= reply.status < 300:
+            raise self._read.refused(reply, payload)
         return True
 
     async def _exchange(
@@ -192,7 +194,7 @@ class Wire:
         raw = None if body is None else json.dumps(body, separators=(",", ":")).encode()
         try:
             reply = await self._transports.get().send(
-                method, path, self._fields(session, ""), raw, limit=self._timeout
+                method, path, self._fields(session), raw, limit=self._timeout
             )
             try:
                 return reply, await reply.all()
@@ -208,7 +210,7 @@ class Wire:
         session: str = "",
         *,
         ids: tuple[int, ...] | None = None,
-        extra: str = "",
+        extra: Mapping[str, str] | None = None,
         trim: Callable[[bytes], bytes] | None = None,
     ) -> Events:
         """The beginning of an event stream.
@@ -218,7 +220,7 @@ class Wire:
             body: what is sent.
             session: the conversation's name, for the headers.
             ids: the prompt, where it is one of token ids; then it is not in the body.
-            extra: further header lines, each with its line end.
+            extra: further headers.
             trim: takes out of an event's JSON what nobody reads.
 
         Raises:
@@ -231,16 +233,16 @@ class Wire:
             reply = await self._transports.get().send(
                 "POST", path, self._fields(session, extra), raw, limit=self._first
             )
-            token = reply.head.fields.get(_AFFINITY)
+            token = reply.field(_AFFINITY)
             if token and session:
                 self._tokens[session] = token
-            if not 200 <= reply.head.status < 300:
+            if not 200 <= reply.status < 300:
                 try:
                     reply.watch(self._timeout)
                     payload = await reply.all()
                 finally:
                     reply.close()
-                raise self._read.refused(reply.head, payload)
+                raise self._read.refused(reply, payload)
         except TransportError as error:
             raise self._read.unreachable(error) from error
         return Events(self._read, reply, self._timeout, trim)
@@ -360,21 +362,27 @@ class Events:
         self._reply.close()
 
 
-def _address(url: str, what: str) -> Address:
+def _checked(url: str, what: str) -> SplitResult:
     try:
-        return Address.of(url)
+        parts = urlsplit(url)
+        good = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
     except ValueError:
+        good = False
+    if not good:
         raise UsageError(
             f"{url!r} is not the address of {what}", hint="write it as http://host:port"
-        ) from None
+        )
+    return parts
 
 
-def _field(name: str, value: str, what: str) -> str:
-    line = f"{name}: {value}\r\n"
-    plain = line.encode("latin-1", errors="replace").decode("latin-1") == line
-    if not plain or not line[:-2].isprintable() or not name or set(name) & set(" :"):
+def _sendable(name: str, value: str, what: str) -> str:
+    try:
+        plain = (name + value).encode("latin-1").decode("latin-1").isprintable()
+    except UnicodeEncodeError:
+        plain = False
+    if not plain or not name or set(name) & set(" :"):
         raise UsageError(f"{what} cannot be sent in HTTP", hint="use printable characters only")
-    return line
+    return value
 
 
 def _one_line(text: str) -> str:

@@ -211,7 +211,13 @@ class ScriptedEngine:
         for prompt in self._prompts:
             if ids[: len(prompt)] == prompt:
                 return ids[len(prompt) :]
-        return ids
+        if self._prompts or self._free is not None:
+            return ids
+        # The other engine rendered it: what is written is the longest end that begins the script.
+        most = min(len(ids), len(self._script))
+        lengths = (n for n in range(most, 0, -1) if ids[-n:] == self._script[:n])
+        written = next(lengths, 0)
+        return ids[len(ids) - written :] if written or most == 0 else ()
 
     def _next(self, written: tuple[int, ...]) -> int | None:
         """The id that follows, None at the end of the turn."""

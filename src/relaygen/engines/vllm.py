@@ -231,7 +231,7 @@ class VllmEngine:
             body(request, self._model, limit),
             request.session,
             ids=request.ids,
-            extra=f"X-Request-Id: {secrets.token_hex(16)}\r\n",
+            extra={"X-Request-Id": secrets.token_hex(16)},
             trim=without_prompt,
         )
         pieces: list[Piece] = []

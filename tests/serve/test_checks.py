@@ -1,0 +1,218 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from relaygen import EngineReplyError, EngineUnreachableError
+from relaygen._types import Delta, EngineInfo, SegmentRequest
+from relaygen.engines.base import Engine
+from relaygen.engines.scripted import ScriptedEngine
+from relaygen.serve._checks import Answering, Finding, check_pair
+
+
+class Served(ScriptedEngine):
+    """Says of itself what it is told to, and how much of a prompt it found again."""
+
+    def __init__(
+        self,
+        *,
+        cached: int | None = 592,
+        slow: float = 0.0,
+        error: EngineReplyError | None = None,
+        **says: Any,
+    ) -> None:
+        super().__init__(free=lambda text: " yes", vocabulary="v", context=40_000)
+        self.seen: list[SegmentRequest] = []
+        self.asked = 0
+        self._says = says
+        self._cached, self._slow, self._error = cached, slow, error
+
+    async def info(self) -> EngineInfo:
+        return replace(await super().info(), **self._says)
+
+    async def tokenize(self, text: str, *, special: bool = False) -> tuple[int, ...]:
+        self.asked += 1
+        return await super().tokenize(text, special=special)
+
+    async def stream(self, request: SegmentRequest) -> AsyncGenerator[Delta, None]:
+        first = not self.seen
+        self.seen.append(request)
+        if self._error is not None:
+            raise self._error
+        if first:
+            await asyncio.sleep(self._slow)
+        async with aclosing(super().stream(request)) as deltas:
+            async for delta in deltas:
+                yield replace(
+                    delta, cached=None if self._cached is None else self._cached * (not first)
+                )
+
+
+class Absent(ScriptedEngine):
+    async def info(self) -> EngineInfo:
+        raise EngineUnreachableError("http://gpu:1 cannot be reached", role="large")
+
+
+def check(large: Engine, small: Engine, **options: Any) -> list[Finding]:
+    return asyncio.run(check_pair({"large": large, "small": small}, **options))
+
+
+def lines(findings: list[Finding], level: str = "") -> list[str]:
+    return [str(finding) for finding in findings if level in ("", finding.level)]
+
+
+def test_a_pair_as_it_should_be() -> None:
+    large, small = Served(model="big", kind="vllm"), Served(kind="vllm")
+    assert lines(check(large, small)) == [
+        "large engine: big (vllm), context 40000",
+        "small engine: scripted (vllm), context 40000",
+        "pair: equal vocabularies: token ids cross a hand-off",
+        "large engine: prefix cache on: 592 tokens found again",
+        "small engine: prefix cache on: 592 tokens found again",
+    ]
+    first, second = large.seen
+    assert first.ids == second.ids
+    assert first.max_tokens == 1
+    assert len(first.ids) > 500
+    assert large.released == [first.session]
+
+
+def test_every_start_asks_with_a_new_prompt() -> None:
+    large = Served()
+    check(large, Served())
+    check(large, Served())
+    assert large.seen[0].ids[:8] != large.seen[2].ids[:8]
+
+
+def test_an_engine_that_is_down() -> None:
+    findings = check(Absent(), Served())
+    assert lines(findings, "error") == [
+        "error: large engine: http://gpu:1 cannot be reached; requests fail until it answers"
+    ]
+    findings = check(Served(), Absent())
+    assert lines(findings, "warning")[0].endswith("the large model goes on alone until it answers")
+    assert not lines(findings, "error")
+
+
+def test_an_engine_that_does_not_answer() -> None:
+    class Silent(ScriptedEngine):
+        async def info(self) -> EngineInfo:
+            await asyncio.sleep(60)
+            raise AssertionError
+
+    findings = check(Served(), Silent(), patience=0.05)
+    assert "no answer within 0.05 s" in lines(findings, "warning")[0]
+
+
+@pytest.mark.parametrize(
+    ("says", "text"),
+    [
+        ({"vocabulary": "w"}, "(different)"),
+        ({"vocabulary": ""}, "(different)"),
+        ({"vocabulary": "", "text_only": True}, "(an engine hides its ids)"),
+    ],
+)
+def test_vocabularies(says: dict[str, Any], text: str) -> None:
+    (found,) = [f for f in check(Served(), Served(**says), prefix=False) if f.role == ""]
+    assert text in found.text
+
+
+def test_a_shorter_context_of_the_small_model_is_told_with_the_flag() -> None:
+    findings = check(Served(), Served(context=8192, kind="vllm"), prefix=False)
+    (line,) = lines(findings, "warning")
+    assert "(8192) is shorter" in line
+    assert "--max-model-len 40000" in line
+    assert not lines(check(Served(context=8192), Served(), prefix=False), "warning")
+
+
+def test_templates_that_differ() -> None:
+    small = Served()
+    small._template = "<u>{content}<a>"
+    (line,) = lines(check(Served(), small, prefix=False), "warning")
+    assert "templates differ" in line
+
+
+@pytest.mark.parametrize(
+    ("kind", "flag"),
+    [("vllm", "--enable-prefix-caching"), ("llama-server", "--no-cache-prompt")],
+)
+def test_a_cache_that_finds_nothing_is_named_with_the_flag(kind: str, flag: str) -> None:
+    (line,) = lines(check(Served(cached=0, kind=kind), Served()), "warning")
+    assert line.startswith("warning: large engine: prefix cache off")
+    assert flag in line
+
+
+def test_hidden_counts_are_timed_and_the_flag_is_named() -> None:
+    findings = check(Served(cached=None, slow=0.3, kind="vllm"), Served())
+    (line,) = lines(findings, "warning")
+    assert "--enable-prompt-tokens-details" in line
+    assert any("prefix cache on: " in line and " ms, then " in line for line in lines(findings))
+
+
+def test_hidden_counts_without_a_difference_prove_nothing() -> None:
+    (line,) = lines(check(Served(cached=None), Served()), "warning")
+    assert "not proven" in line
+
+
+def test_a_generation_that_fails() -> None:
+    error = EngineReplyError("answered 500: CUDA", role="small")
+    (line,) = lines(check(Served(), Served(error=error)), "warning")
+    assert line == "warning: small engine: a short generation failed: answered 500: CUDA"
+
+
+def test_a_text_only_engine_is_sent_text() -> None:
+    small = ScriptedEngine(free=lambda text: " yes", text_only=True)
+    check(Served(), small)
+    assert [bool(request.text) and not request.ids for request in small.requests] == [True, True]
+
+
+# Whether an engine answers now.
+
+
+def test_many_questions_are_one() -> None:
+    async def scenario() -> tuple[list[str], int]:
+        engine = Served()
+        answering = Answering(engine)
+        answers = await asyncio.gather(*(answering.ask() for _ in range(50)))
+        answers.append(await answering.ask())
+        return answers, engine.asked
+
+    answers, asked = asyncio.run(scenario())
+    assert set(answers) == {""}
+    assert asked == 1
+
+
+def test_why_it_does_not_answer_without_its_address() -> None:
+    answer = asyncio.run(Answering(Absent()).ask())
+    assert answer == "its server cannot be reached"
+
+
+def test_a_text_only_engine_generates_a_token() -> None:
+    engine = ScriptedEngine(free=lambda text: " yes", text_only=True)
+    assert asyncio.run(Answering(engine).ask()) == ""
+    assert [request.max_tokens for request in engine.requests] == [1]
+
+
+def test_an_answer_that_takes_long_is_waited_for_by_the_next_who_asks() -> None:
+    class Starting(ScriptedEngine):
+        starts = 0
+
+        async def info(self) -> EngineInfo:
+            self.starts += 1
+            await asyncio.sleep(0.3)
+            return await super().info()
+
+    async def scenario() -> None:
+        engine = Starting()
+        answering = Answering(engine, patience=0.05)
+        assert await answering.ask() == "no answer within 0.05 s"
+        while (answer := await answering.ask()) != "":
+            assert answer == "no answer within 0.05 s"
+        assert engine.starts == 1
+
+    asyncio.run(scenario())

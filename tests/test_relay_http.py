@@ -1,0 +1,87 @@
+"""The relay over HTTP engines that play a trace: whatever is on the way, the text is the trace."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+
+from relaygen import Generation, Relay
+from relaygen.engines.base import Engine
+from relaygen.engines.vllm import VllmEngine
+from relaygen.mock import MockConfig, load_trace, serving
+
+TRACE = load_trace("short")
+PROFILE = "qwen3-32b+1.7b"
+FAST = {"token_ms": 0.2, "prefill_ms": 0.0}
+
+
+@pytest.fixture
+def stack() -> Iterator[ExitStack]:
+    with ExitStack() as stack:
+        yield stack
+
+
+def mock(stack: ExitStack, **shape: Any) -> str:
+    return stack.enter_context(serving(MockConfig(trace=TRACE, **{**FAST, **shape})))
+
+
+def generate(large: Engine, small: Engine, policy: str = "relay", **options: Any) -> Generation:
+    async def all() -> Generation:
+        async with Relay(large=large, small=small, profile=PROFILE, policy=policy) as relay:
+            return await relay.agenerate("How many?", seed=3, **options)
+
+    return asyncio.run(all())
+
+
+def shape(generation: Generation) -> list[tuple[str, str, str]]:
+    return [(s.role, s.stage, s.text) for s in generation.segments]
+
+
+def test_deltas_hints_and_bursts_change_nothing(stack: ExitStack) -> None:
+    shapes = {}
+    for regroup, burst in ((1, 1), (7, 1), (3, 4), (1, 8)):
+        large = mock(stack, regroup=regroup, burst=burst, seed=regroup)
+        small = mock(stack, regroup=burst, burst=regroup, seed=burst)
+        for hints in (True, False):
+            made = generate(VllmEngine(large), VllmEngine(small), hints=hints)
+            assert made.text == TRACE.text
+            shapes[regroup, burst, hints] = shape(made)
+    assert len({str(each) for each in shapes.values()}) == 1
+    assert len(shapes[1, 1, True]) > 8
+
+
+def test_hints_stop_the_engine_where_the_hand_off_is(stack: ExitStack) -> None:
+    large, small = mock(stack, burst=8, token_ms=2), mock(stack, burst=8, token_ms=2)
+    hinted = generate(VllmEngine(large), VllmEngine(small))
+    plain = generate(VllmEngine(large), VllmEngine(small), hints=False)
+    assert shape(hinted) == shape(plain)
+    assert hinted.usage.discarded_tokens < plain.usage.discarded_tokens
+
+
+@pytest.mark.parametrize("split", ["large", "small"])
+def test_only_text_crosses_between_different_vocabularies(stack: ExitStack, split: str) -> None:
+    urls = {role: mock(stack, split=role == split, match="text") for role in ("large", "small")}
+    made = generate(VllmEngine(urls["large"]), VllmEngine(urls["small"]))
+    alike = generate(VllmEngine(mock(stack, match="text")), VllmEngine(mock(stack, match="text")))
+    assert made.text == alike.text == TRACE.text
+    assert [(s.role, s.stage) for s in made.segments] == [(s.role, s.stage) for s in alike.segments]
+    assert made.usage.small_tokens > 0
+
+
+@pytest.mark.parametrize("policy", ["large", "small", "one-shot", "random:0.4"])
+def test_every_policy_writes_the_trace(stack: ExitStack, policy: str) -> None:
+    large, small = mock(stack), mock(stack)
+    assert generate(VllmEngine(large), VllmEngine(small), policy).text == TRACE.text
+
+
+def test_cached_prefixes_are_counted_or_unknown(stack: ExitStack) -> None:
+    shown = generate(VllmEngine(mock(stack)), VllmEngine(mock(stack)))
+    assert shown.usage.large.cached is not None
+    hidden = [mock(stack, show_cached=False) for _ in range(2)]
+    made = generate(*(VllmEngine(url) for url in hidden))
+    assert made.usage.large.cached is None
+    assert made.usage.small.cached is None
