@@ -82,6 +82,6 @@ def test_cached_prefixes_are_counted_or_unknown(stack: ExitStack) -> None:
     shown = generate(VllmEngine(mock(stack)), VllmEngine(mock(stack)))
     assert shown.usage.large.cached is not None
     hidden = [mock(stack, show_cached=False) for _ in range(2)]
-    made = generate(*(VllmEngine(url) for url in hidden))
+    made = generate(VllmEngine(hidden[0]), VllmEngine(hidden[1]))
     assert made.usage.large.cached is None
     assert made.usage.small.cached is None

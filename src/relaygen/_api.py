@@ -141,15 +141,19 @@ class Relay:
             raise UsageError("a message is not valid Unicode text") from None
         return conversation
 
-    def generating(self, task: Task, *, compare_templates: bool = True) -> Generating:
+    def generating(
+        self, task: Task, *, key: str | None = None, compare_templates: bool = True
+    ) -> Generating:
         """A generation that has not started; `events` runs it, `snapshot` looks at it.
 
+        `key` names it at the engines, in place of a random name.
         Without `compare_templates` the small model's own rendering of the conversation is not
         asked for where ids are shared.
         """
         return Generating(
             {role: self.engines[role] for role in task.policy.roles},
             task,
+            key=key,
             hints=self._hints if task.hints else None,
             compare_templates=compare_templates,
         )

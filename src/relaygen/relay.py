@@ -39,11 +39,9 @@ class Generating:
     Args:
         engines: the engines of the roles that the task's policy uses.
         task: what to do.
+        key: the conversation's name, which the engines are told; None for a random one.
         hints: single-token ids of each engine; without them, no hints are given.
         compare_templates: see `open_generation`.
-
-    Attributes:
-        key: the conversation's name, which the engines are told.
     """
 
     def __init__(
@@ -51,6 +49,7 @@ class Generating:
         engines: Mapping[Role, Engine],
         task: Task,
         *,
+        key: str | None = None,
         hints: Mapping[Role, HintIds] | None = None,
         compare_templates: bool = True,
     ) -> None:
@@ -58,7 +57,7 @@ class Generating:
         self._task = task
         self._hints = hints or {}
         self._compare_templates = compare_templates
-        self.key = uuid.uuid4().hex
+        self._key = key or uuid.uuid4().hex
         self._started = time.perf_counter()
         self._ledger = Ledger(stops=task.stop, elapsed=self._elapsed)
         self._requests = 0
@@ -94,7 +93,7 @@ class Generating:
             yield Done(self.snapshot())
         finally:
             for engine in self._engines.values():
-                await engine.release(self.key)
+                await engine.release(self._key)
 
     async def _open(self) -> None:
         opening = await open_generation(
@@ -144,7 +143,7 @@ class Generating:
             ids=ids,
             max_tokens=desk.turns.allowance,
             sampling=self._task.sampling,
-            session=self.key,
+            session=self._key,
             seed=segment_seed(self._task.seed, self._task.choice, number),
             text=self._contexts.text(role),
             min_tokens=desk.turns.least,
@@ -222,7 +221,7 @@ class Generating:
                 ids=ids,
                 max_tokens=1,
                 sampling=replace(self._task.sampling, temperature=0.0),
-                session=self.key,
+                session=self._key,
                 top=2,
                 text=self._contexts.text(role),
             )

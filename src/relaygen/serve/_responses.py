@@ -32,13 +32,15 @@ class Heading:
         order: what is answered.
 
     Attributes:
+        key: the generation's name at the engines (their session), the end of `id`.
         id: of the reply.
         created: seconds since the epoch.
         model: the name that was asked for.
     """
 
     def __init__(self, order: Order) -> None:
-        self.id = f"{'chatcmpl' if order.chat else 'cmpl'}-{uuid.uuid4().hex}"
+        self.key = uuid.uuid4().hex
+        self.id = f"{'chatcmpl' if order.chat else 'cmpl'}-{self.key}"
         self.created = int(time.time())
         self.model = order.model
 

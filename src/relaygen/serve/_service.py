@@ -167,7 +167,8 @@ class Service:
     async def _whole(
         self, request: Request, order: Order, headers: dict[str, str], note: dict[str, Any]
     ) -> Response:
-        running = _Running(self, order)
+        heading = Heading(order)
+        running = _Running(self, order, heading.key)
         calls = CallParser() if order.tools else None
         content: list[str] = []
 
@@ -190,7 +191,7 @@ class Service:
         body = completion(
             order,
             generation,
-            Heading(order),
+            heading,
             field=self.settings.reasoning_field,
             content=None if calls is None else "".join(content),
             calls=calls.calls if calls else (),
@@ -200,7 +201,8 @@ class Service:
     def _streamed(
         self, request: Request, order: Order, headers: dict[str, str], note: dict[str, Any]
     ) -> StreamReply:
-        running = _Running(self, order)
+        heading = Heading(order)
+        running = _Running(self, order, heading.key)
         annotate = order.annotate
         if annotate is None:
             wish = request.headers.get(ANNOTATE_HEADER)
@@ -216,7 +218,7 @@ class Service:
             order,
             running.events,
             running.snapshot,
-            Chunks(order, Heading(order), field, annotate=annotate),
+            Chunks(order, heading, field, annotate=annotate),
             self.attendance,
             headers=headers,
             ping=self.settings.ping,
@@ -228,8 +230,9 @@ class Service:
 class _Running:
     """One generation in its place among the others."""
 
-    def __init__(self, service: Service, order: Order) -> None:
+    def __init__(self, service: Service, order: Order, key: str) -> None:
         self._service = service
+        self._key = key
         self._order = order
         self._generating: Generating | None = None
 
@@ -243,7 +246,9 @@ class _Running:
         relay = self._service.relay
         async with self._service.admission.place():
             await relay.check_margins(self._order.task.policy)
-            self._generating = relay.generating(self._order.task, compare_templates=False)
+            self._generating = relay.generating(
+                self._order.task, key=self._key, compare_templates=False
+            )
             async with aclosing(self._generating.events()) as events:
                 async for event in events:
                     yield event
