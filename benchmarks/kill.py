@@ -58,7 +58,7 @@ def url(role: Role) -> str:
 async def one(relay: Relay, victim: subprocess.Popen[bytes], number: int) -> dict[str, Any]:
     """One answer with a murder in it."""
     draw = random.Random(number)
-    segment, patience = draw.randint(1, 2), draw.randint(1, 4)
+    segment, patience = 1, draw.randint(1, 2)
     asked = QUESTION.format(a=draw.randint(11, 99), b=draw.randint(101, 999), c=draw.randint(3, 9))
     task = relay.task(
         asked,
@@ -106,7 +106,9 @@ def main() -> None:
     servers = {role: start(role) for role in PORTS}
     try:
         records = []
-        for number in range(given.runs):
+        for number in range(3 * given.runs):  # an answer without a long enough segment counts not
+            if sum(bool(record["fell_back_at"]) for record in records) == given.runs:
+                break
             if servers["small"].poll() is not None:
                 servers["small"] = start("small")
             engines = {role: LlamaServerEngine(url(role), role=role) for role in PORTS}
