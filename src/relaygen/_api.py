@@ -35,7 +35,7 @@ class Relay:
     """A large and a small model that write one answer together.
 
     Args:
-        large, small: an engine; the URL of a llama-server; a GGUF path, a catalogue name or a hub
+        large, small: an engine; the URL of a server; a GGUF path, a catalogue name or a hub
             id (these run embedded); None for the embedded default.
         profile: a shipped profile's name, a file, or a `Profile`.
         policy: a policy, or its name with an option, for example ``random:0.3``.

@@ -8,7 +8,7 @@ from ._types import Role
 from .engines.base import Engine
 
 EngineSpec = Engine | str | Path | None
-"""An engine; a URL of a llama-server; a GGUF path, catalogue name or hub id; None: the embedded
+"""An engine; the URL of a server; a GGUF path, catalogue name or hub id; None: the embedded
 default of that role."""
 
 
@@ -30,9 +30,9 @@ def make_engine(
     if spec is not None and not isinstance(spec, str | Path):
         return spec
     if isinstance(spec, str) and spec.startswith(("http://", "https://")):
-        from .engines.llama_server import LlamaServerEngine
+        from .engines.detect import DetectedEngine
 
-        return LlamaServerEngine(spec, role=role)
+        return DetectedEngine(spec, role=role)
     from .engines.embedded import EmbeddedEngine
     from .models import EMBEDDED_LARGE, EMBEDDED_SMALL, resolve
 

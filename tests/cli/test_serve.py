@@ -15,7 +15,7 @@ import httpx
 import pytest
 from click.testing import CliRunner, Result
 
-from relaygen import Relay
+from relaygen import MissingExtraError, Relay
 from relaygen._profile import Profile
 from relaygen.cli import _options, main
 from relaygen.cli._options import PairOptions
@@ -81,6 +81,31 @@ def test_without_flags_the_embedded_pair_on_loopback(started: Started) -> None:
     assert started.policy == "relay"
     assert "serving 'relaygen' at http://127.0.0.1:" in result.stderr
     assert "warning" not in result.stderr
+
+
+def test_servers_without_a_profile_are_warned_of(started: Started) -> None:
+    assert "does not look for <think>" in call(*URLS).stderr
+    assert "<think>" not in call(*URLS, "--profile", "embedded").stderr
+    env = {"RELAYGEN_SERVE_PROFILE": "qwen3-32b+1.7b"}
+    assert "<think>" not in call(*URLS, env=env).stderr
+
+
+def test_an_address_that_is_no_url(started: Started) -> None:
+    result = call("--large", "gpu:8001", "--small", "http://gpu:8002")
+    assert result.exit_code == 2
+    assert "hint: write http://gpu:8001" in result.stderr
+
+
+def test_without_llama_the_hint_names_the_urls_too(
+    started: Started, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def located(spec: str, no_mirror: bool) -> str:
+        raise MissingExtraError("huggingface_hub", extra="llama")
+
+    monkeypatch.setattr(_options, "located", located)
+    result = call("--large", "http://gpu:8001")
+    assert result.exit_code == 3
+    assert "or give --large and --small the URLs of two servers" in result.stderr
 
 
 def test_urls_are_detected_and_delegation_is_watched(started: Started) -> None:

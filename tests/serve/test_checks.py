@@ -99,6 +99,15 @@ def test_an_engine_that_is_down() -> None:
     assert not lines(findings, "error")
 
 
+def test_an_engine_that_answers_wrongly_needs_its_operator() -> None:
+    class Refusing(ScriptedEngine):
+        async def info(self) -> EngineInfo:
+            raise EngineReplyError("http://gpu:1 does not serve it", role="large")
+
+    (line,) = lines(check(Refusing(), Served(), prefix=False), "error")
+    assert line.endswith("does not serve it; requests fail until that is put right")
+
+
 def test_an_engine_that_does_not_answer() -> None:
     class Silent(ScriptedEngine):
         async def info(self) -> EngineInfo:
@@ -112,9 +121,9 @@ def test_an_engine_that_does_not_answer() -> None:
 @pytest.mark.parametrize(
     ("says", "text"),
     [
-        ({"vocabulary": "w"}, "(different)"),
-        ({"vocabulary": ""}, "(different)"),
-        ({"vocabulary": "", "text_only": True}, "(an engine hides its ids)"),
+        ({"vocabulary": "w"}, "different vocabularies: text"),
+        ({"vocabulary": ""}, "vocabularies that cannot be compared: text"),
+        ({"vocabulary": "", "text_only": True}, "an engine hides its token ids: text"),
     ],
 )
 def test_vocabularies(says: dict[str, Any], text: str) -> None:
@@ -216,3 +225,14 @@ def test_an_answer_that_takes_long_is_waited_for_by_the_next_who_asks() -> None:
         assert engine.starts == 1
 
     asyncio.run(scenario())
+
+
+def test_a_chat_template_that_is_missing_shows_at_the_start() -> None:
+    class Bare(ScriptedEngine):
+        async def render(self, conversation: Any) -> Any:
+            raise UsageError("it has no chat template", hint="give one")
+
+    engines = {"large": ScriptedEngine(""), "small": Bare("", text_only=True)}
+    found = asyncio.run(check_pair(engines, prefix=False))
+    assert [each.level for each in found if each.role == "small"] == ["warning"]
+    assert "no chat template (give one)" in str(found[-1])

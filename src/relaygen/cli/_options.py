@@ -1,7 +1,8 @@
-"""What ``run`` and ``chat`` share: their options, and how the pair is opened."""
+"""What ``run``, ``chat`` and ``serve`` share: options, and how the pair is opened."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -105,8 +106,11 @@ def _only(given: dict[str, Any], kind: type[Any]) -> dict[str, Any]:
     return {name: value for name, value in given.items() if name in names}
 
 
-_MODEL = "a GGUF file, a catalogue name, a hub id (owner/repo), or the URL of a llama-server"
 _COUNT = click.IntRange(min=1)
+_ADDRESS = re.compile(r"[\w.-]+:\d+(/[\w./-]*)?")
+
+
+_MODEL = "a server's URL (http://HOST:PORT), a GGUF file, a catalogue name or a hub id (owner/repo)"
 
 pair_options = collecting(
     PairOptions,
@@ -259,9 +263,17 @@ def is_url(spec: str | None) -> bool:
 
 
 def located(spec: str, no_mirror: bool) -> str | Path:
-    """A URL as it is, else the file, which is fetched with its progress shown if need be."""
+    """A URL as it is, else the file, which is fetched with its progress shown if need be.
+
+    Raises:
+        UsageError: it is an address without http:// in front.
+        ModelError: the file cannot be had.
+        MissingExtraError: an optional dependency is not installed.
+    """
     if is_url(spec):
         return spec
+    if _ADDRESS.fullmatch(spec) and not Path(spec).exists():
+        raise UsageError(f"{spec!r} is neither a URL nor a file", hint=f"write http://{spec}")
     from relaygen.cli._progress import show_progress
 
     try:

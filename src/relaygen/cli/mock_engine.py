@@ -53,7 +53,7 @@ def _count(group: str, name: str, default: int, help: str, *, least: int = 1) ->
     "--trace",
     metavar="NAME|FILE",
     default="long",
-    help="What the engine says: long, short, or a file.",
+    help="What the engine says: long (about 2000 tokens), short (139), or a file.",
 )
 @_option(TRACE, "--split", is_flag=True, help="Cut longer tokens in two: another vocabulary.")
 @_option(
@@ -66,14 +66,14 @@ def _count(group: str, name: str, default: int, help: str, *, least: int = 1) ->
 )
 @_number(SPEED, "--token-ms", 40.0, "Milliseconds per token.")
 @_number(SPEED, "--prefill-ms", 0.3, "Milliseconds per prompt token that is not cached.")
-@_number(SPEED, "--ttft-ms", 0.0, "Milliseconds that every request takes besides.")
+@_number(SPEED, "--ttft-ms", 0.0, "Milliseconds before the first token of every request, besides.")
 @_number(SPEED, "--jitter", 0.0, "Tokens come late by up to this share of --token-ms.", top=1)
 @_count(SPEED, "--burst", 1, "Tokens come in bursts of 1 to N at the same mean speed.")
 @_count(SPEED, "--regroup", 1, "Up to N tokens share a chunk, at random.")
-@_option(SPEED, "--seed", type=int, metavar="N", default=0, help="Of everything random.")
+@_option(SPEED, "--seed", type=int, metavar="N", default=0, help="Seed of everything random.")
 @_count(ENGINE, "--context", 40_960, "Tokens of prompt and completion together.")
 @_count(ENGINE, "--kv-tokens", 262_144, "Budget of the prefix cache, in tokens.", least=0)
-@_number(ENGINE, "--margin", 0.9, "Between the two most probable tokens, always.", top=1)
+@_number(ENGINE, "--margin", 0.9, "Every token's lead in probability over the second best.", top=1)
 @_option(
     ENGINE,
     "--processed-logprobs",
@@ -84,7 +84,7 @@ def _count(group: str, name: str, default: int, help: str, *, least: int = 1) ->
     ENGINE,
     "--show-cached/--hide-cached",
     default=True,
-    help="Whether the usage tells cached tokens.",
+    help="Whether usage says how many prompt tokens were cached.",
 )
 @_option(
     ENGINE,
@@ -94,7 +94,7 @@ def _count(group: str, name: str, default: int, help: str, *, least: int = 1) ->
     help="Fail after TOKEN tokens of generation REQUEST (from 0; default: the next), once: reset, "
     "stall, garbage, error, end, http500 or slow. Repeatable; also POST /mock/failures.",
 )
-@_option(SERVER, "--served-model-name", "model", metavar="NAME", default="mock", help="Its name.")
+@_option(SERVER, "--served-model-name", "model", metavar="NAME", default="mock", help="Model name.")
 @_option(SERVER, "--host", metavar="HOST", default="127.0.0.1", help="Where to listen.")
 @_option(
     SERVER,
@@ -115,8 +115,9 @@ def mock_engine(
 ) -> None:
     """Serve a fake engine that plays a trace at a given speed.
 
-    It has vLLM's routes, a prefix cache and planned failures. What it is sent must be a prompt and
-    a beginning of the trace, else it answers with an error; GET /mock/log tells what it did.
+    It has vLLM's routes, a prefix cache and planned failures. Any chat is answered with the trace;
+    two engines with the same one play a pair (profile qwen3-32b+1.7b). A request that goes on
+    otherwise than the trace is an error. GET /mock/log tells what was asked.
     """
     from relaygen.mock import Failure, MockConfig, listen, make_server
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from relaygen._errors import MissingExtraError
 from relaygen._profile import Profile
@@ -129,14 +130,14 @@ def _role_options(role: str, timeout: float) -> list[Any]:
             type=_KINDS,
             default="auto",
             show_default=True,
-            help=f"The kind of the {role} model's server.",
+            help=f"The kind of the {role} model's server; auto asks it.",
         ),
         option(
             ENGINES,
             f"--{role}-context",
             type=_COUNT,
             metavar="TOKENS",
-            help="Of its context, for servers of the kind completions that do not tell.",
+            help="Length of its context, where a server of the kind completions does not tell.",
         ),
         option(
             ENGINES,
@@ -145,14 +146,14 @@ def _role_options(role: str, timeout: float) -> list[Any]:
             metavar="SECONDS",
             default=timeout,
             show_default=True,
-            help="Without a token, after which it counts as stalled.",
+            help="It counts as stalled after so long without a token.",
         ),
         option(
             ENGINES,
             f"--{role}-key-file",
             type=_FILE,
             metavar="FILE",
-            help=f"Its API key; or the environment's RELAYGEN_SERVE_{role.upper()}_KEY.",
+            help=f"Holds its server's API key; or set RELAYGEN_SERVE_{role.upper()}_KEY.",
         ),
     ]
 
@@ -170,7 +171,7 @@ engine_options = collecting(
             metavar="SECONDS",
             default=_E.first_timeout,
             show_default=True,
-            help="Until the large model's first token: a long prompt is computed then.",
+            help="The large model's first token may take so long: it computes the prompt then.",
         ),
         option(
             ENGINES,
@@ -179,7 +180,7 @@ engine_options = collecting(
             metavar="SECONDS",
             default=_E.connect_timeout,
             show_default=True,
-            help="For a connection.",
+            help="A connection may take so long.",
         ),
         option(
             ENGINES,
@@ -189,8 +190,8 @@ engine_options = collecting(
             metavar="'NAME: VALUE'",
             default=AFFINITY,
             show_default=True,
-            help="Sent to both; {session} is one value per generation, for routers that keep "
-            "a conversation on one replica. Repeatable.",
+            help="Header that both get; {session} is one value per generation, for routers that "
+            "keep a conversation on one replica. Repeatable.",
         ),
         option(
             ENGINES,
@@ -222,9 +223,9 @@ server_options = collecting(
         option(SERVER, "--host", metavar="ADDRESS", default="127.0.0.1", show_default=True,
                help="Where to listen."),
         option(SERVER, "--port", type=click.IntRange(0, 65535), metavar="N", default=8000,
-               show_default=True, help="0 takes a free one."),
+               show_default=True, help="Likewise; 0 takes a free one."),
         option(SERVER, "--root-path", metavar="PATH", default="",
-               help="Where a proxy in front mounts the server."),
+               help="Path under which a proxy in front has this server, as /llm."),
         option(SERVER, "--served-model-name", metavar="NAME", default=_S.served_model_name,
                show_default=True, help="What clients call the pair; NAME@POLICY picks a policy."),
         option(REPLIES, "--reasoning-field", default=_S.reasoning_field, show_default=True,
@@ -236,7 +237,7 @@ server_options = collecting(
                help="Refuse unknown request fields, instead of naming them in a header."),
         option(REPLIES, "--default-max-tokens", type=_COUNT, metavar="N",
                default=_S.default_max_tokens, show_default=True,
-               help="Of a chat request without a limit of its own."),
+               help="Limit of a chat request that sets none."),
         option(FAILURES, "--pause", type=click.Choice(["auto", "off"]),
                help="auto pauses a conversation's delegation while it costs more time than it "
                "saves. Default: auto where both engines are URLs, else off."),
@@ -250,19 +251,19 @@ server_options = collecting(
                default=_S.max_queue, show_default=True,
                help="Requests that wait; more are answered 429."),
         option(FAILURES, "--max-body", type=_COUNT, metavar="BYTES", default=_S.max_body,
-               show_default=True, help="Of a request."),
+               show_default=True, help="Largest request."),
         option(FAILURES, "--write-timeout", type=_SECONDS, metavar="SECONDS",
                default=_S.write_timeout, show_default=True,
-               help="After which a client is dropped that does not read, or does not send "
-               "its whole request."),
+               help="A client is dropped that for so long does not read, or does not send its "
+               "whole request."),
         option(FAILURES, "--drain", type=click.FloatRange(min=0), metavar="SECONDS",
                default=_S.drain, show_default=True,
-               help="That running requests have after SIGTERM."),
+               help="Running requests may go on for so long after SIGTERM or Ctrl-C."),
         option(SECURITY, "--api-key-file", type=_FILE, metavar="FILE",
                help="Keys of clients, one a line; also the environment's "
                "RELAYGEN_SERVE_API_KEYS, separated by commas. Default: no key is asked for."),
         option(SECURITY, "--cors-origin", multiple=True, metavar="ORIGIN",
-               help="A browser's origin that may call; * for all. Repeatable."),
+               help="Origin whose pages may call, as https://ui.example; * for all. Repeatable."),
     ],
 )  # fmt: skip
 
@@ -271,7 +272,7 @@ server_options = collecting(
     cls=GroupedCommand,
     context_settings={"auto_envvar_prefix": "RELAYGEN_SERVE"},
     epilog="Every flag has a twin in the environment: RELAYGEN_SERVE_MAX_QUEUE for --max-queue. "
-    "Flags go before the environment, and that before the --config file.",
+    "A flag wins over the environment, and that over the --config file.",
 )
 @pair_options
 @engine_options
@@ -297,7 +298,11 @@ def serve(pair: PairOptions, engines: EngineOptions, server: ServerOptions) -> N
         raise MissingExtraError(error.name, extra="serve") from None
 
     with listen(server.host, server.port) as sock:  # an address that is taken shows at once
-        relay = _open(pair, engines, profile, policy)
+        try:
+            relay = _open(pair, engines, profile, policy)
+        except MissingExtraError as error:
+            error.hint += "; or give --large and --small the URLs of two servers"
+            raise
         host = f"[{server.host}]" if ":" in server.host else server.host
         address = f"http://{host}:{sock.getsockname()[1]}{settings.root_path}"
         say(
@@ -308,6 +313,11 @@ def serve(pair: PairOptions, engines: EngineOptions, server: ServerOptions) -> N
             say(
                 f"warning: {server.host} is reachable from outside and no API key is asked for; "
                 "set --api-key-file"
+            )
+        if urls and _defaulted("profile"):
+            say(
+                f"warning: profile {profile.name} is the embedded pair's and does not look for "
+                "<think>; name your pair's with --profile (`relaygen profile list`)"
             )
         run(make_app(relay, settings, policy=pair.policy), sock, started=_report(relay, urls))
 
@@ -330,6 +340,11 @@ def _open(pair: PairOptions, engines: EngineOptions, profile: Profile, policy: P
     return Relay(
         **found, profile=profile, policy=policy, ctx=pair.ctx, threads=pair.threads, ngl=pair.ngl
     )
+
+
+def _defaulted(name: str) -> bool:
+    source = click.get_current_context().get_parameter_source(name)
+    return source is ParameterSource.DEFAULT
 
 
 def say(line: str) -> None:

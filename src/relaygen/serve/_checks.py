@@ -10,7 +10,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Literal
 
-from .._errors import EngineError, RelayGenError
+from .._errors import EngineError, EngineUnreachableError, RelayGenError
 from .._types import ROLES, Conversation, EngineInfo, Message, Role, Sampling, SegmentRequest
 from ..engines.base import Engine
 from ._errors import without_address
@@ -18,6 +18,7 @@ from ._errors import without_address
 _PATIENCE_S = 5.0
 _FRESH_S = 1.0
 _PROMPT_TOKENS = 600  # some tens of every server's cache blocks
+_ASKED = Conversation((Message("system", "Be brief."), Message("user", "One and one?")))
 _SLOW_S = 0.02  # a prefill that takes less cannot be told from noise
 _PROBE_S = 60.0
 
@@ -66,7 +67,7 @@ async def check_pair(
         patience: seconds that an engine has to describe itself.
     """
     roles = [role for role in ROLES if role in engines]
-    met = await asyncio.gather(*(_meet(engines[role], patience) for role in roles))
+    met = await asyncio.gather(*(_meet(role, engines[role], patience) for role in roles))
     findings: list[Finding] = []
     infos: dict[Role, EngineInfo] = {}
     for role, found in zip(roles, met, strict=True):
@@ -76,7 +77,7 @@ async def check_pair(
             text = f"{found.model}{kind}, context {found.context}"
             findings.append(Finding("ok", role, text))
         else:
-            findings.append(_missing(role, found))
+            findings.append(found)
     if len(infos) == 2:
         findings += _together(infos["large"], infos["small"])
         findings += await _templates(engines, infos)
@@ -86,13 +87,22 @@ async def check_pair(
     return findings
 
 
-async def _meet(engine: Engine, patience: float) -> EngineInfo | str:
+async def _meet(role: Role, engine: Engine, patience: float) -> EngineInfo | Finding:
     try:
-        return await asyncio.wait_for(engine.info(), patience)
+        info = await asyncio.wait_for(engine.info(), patience)
+        if info.text_only:  # its chat template is the operator's to give
+            await asyncio.wait_for(engine.render(_ASKED), patience)
+        return info
     except asyncio.TimeoutError:
-        return f"no answer within {patience:g} s"
+        return _missing(role, f"no answer within {patience:g} s", "until it answers")
+    except EngineUnreachableError as error:
+        return _missing(role, _told(error), "until it answers")
     except RelayGenError as error:
-        return f"{_own(error)} ({error.hint})" if error.hint else _own(error)
+        return _missing(role, _told(error), "until that is put right")
+
+
+def _told(error: RelayGenError) -> str:
+    return f"{_own(error)} ({error.hint})" if error.hint else _own(error)
 
 
 def _own(error: RelayGenError) -> str:
@@ -101,10 +111,10 @@ def _own(error: RelayGenError) -> str:
     return " ".join(str(error).removeprefix(f"{role} engine: ").split())
 
 
-def _missing(role: Role, why: str) -> Finding:
+def _missing(role: Role, why: str, until: str) -> Finding:
     if role == "small":
-        return Finding("warning", role, why, "the large model goes on alone until it answers")
-    return Finding("error", role, why, "requests fail until it answers")
+        return Finding("warning", role, why, f"the large model goes on alone {until}")
+    return Finding("error", role, why, f"requests fail {until}")
 
 
 def _together(large: EngineInfo, small: EngineInfo) -> list[Finding]:
@@ -112,11 +122,15 @@ def _together(large: EngineInfo, small: EngineInfo) -> list[Finding]:
     if large.vocabulary and large.vocabulary == small.vocabulary:
         findings.append(Finding("ok", "", "equal vocabularies: token ids cross a hand-off"))
     else:
-        why = "an engine hides its ids" if large.text_only or small.text_only else "different"
-        text = f"vocabularies not known to be equal ({why}): text crosses a hand-off"
-        findings.append(Finding("ok", "", text))
+        if large.text_only or small.text_only:
+            why = "an engine hides its token ids"
+        elif large.vocabulary and small.vocabulary:
+            why = "different vocabularies"
+        else:
+            why = "vocabularies that cannot be compared"
+        findings.append(Finding("ok", "", f"{why}: text crosses a hand-off"))
     if small.context < large.context:
-        longer = _LONGER.get(small.kind, "a longer context")
+        longer = _LONGER.get(small.kind)
         findings.append(
             Finding(
                 "warning",
@@ -125,7 +139,9 @@ def _together(large: EngineInfo, small: EngineInfo) -> list[Finding]:
                 f"({large.context}): beyond it the large model writes alone",
                 f"start it with {longer} {large.context}"
                 if small.kind == "vllm"
-                else f"see its option {longer}",
+                else f"see its option {longer}"
+                if longer
+                else "start it with a longer one",
             )
         )
     return findings
@@ -138,10 +154,9 @@ async def _templates(
     large, small = infos["large"], infos["small"]
     if not large.vocabulary or large.vocabulary != small.vocabulary:
         return []
-    asked = Conversation((Message("system", "Be brief."), Message("user", "One and one?")))
     try:
         made = await asyncio.wait_for(
-            asyncio.gather(*(engines[role].render(asked) for role in ROLES)), _PATIENCE_S
+            asyncio.gather(*(engines[role].render(_ASKED) for role in ROLES)), _PATIENCE_S
         )
     except (RelayGenError, asyncio.TimeoutError):
         return []  # other lines say what is wrong with the engine
