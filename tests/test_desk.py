@@ -54,6 +54,13 @@ def test_a_model_that_does_not_think_answers_again_in_its_form() -> None:
     assert made.generation.usage.large.discarded == 1
 
 
+def test_an_answer_that_ends_before_it_begins_is_asked_for_again_with_its_form() -> None:
+    large = ScriptedEngine("\n")
+    made = run(LargeOnly(), large=large, thinking=Thinking(), constraint=FORM)
+    assert [request.constraint for request in made.large.requests] == [None, FORM]
+    assert made.generation.usage.discarded_tokens == 1
+
+
 def test_a_form_is_not_entered_in_its_middle() -> None:
     script = f"<think>\nWe think.\n</think>{ANSWER}"
     small = ScriptedEngine(script, failures=[Failure(EngineUnreachableError("gone"), None, 3)])
@@ -82,6 +89,14 @@ def test_a_delegate_finishes_the_call_it_began() -> None:
     (delegated,) = [s for s in made.generation.segments if s.role == "small"][:1]
     assert call in delegated.text
     assert tokens(call) > 8
+
+
+def test_the_segments_limit_does_not_split_a_tag() -> None:
+    script = 'We add. Thus it is so now <tool_call>{"name": "f"}</tool_call>'
+    for most in range(1, 12):
+        made = run(RELAY, script, calls=TAGS, limits=limits(max_segment_tokens=most))
+        assert made.generation.text == script
+        assert sum("<tool_call>" in text for _, text in made.roles()) == 1
 
 
 def test_an_engine_may_hide_its_ids() -> None:

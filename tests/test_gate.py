@@ -146,3 +146,20 @@ def test_trials_never_stop_coming(pays: list[bool]) -> None:
             passed += 1
         assert passed <= 16
         feed(gate, [0.001 if each else -0.001])
+
+
+def test_what_fails_while_it_is_open_began_before_and_says_nothing_new() -> None:
+    clock = Clock()
+    breaker = broken(clock)
+    for _ in range(60):  # many generations lose the same engine
+        clock.now += 0.01
+        breaker.failed()
+    clock.now += 0.4
+    assert breaker.state == "half-open"
+    breaker.began()
+    breaker.failed()
+    breaker.failed()
+    clock.now += 1.5
+    assert str(breaker.state) == "open"
+    clock.now += 0.5
+    assert str(breaker.state) == "half-open"

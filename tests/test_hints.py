@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from relaygen import Generation, Thinking
+from relaygen import EngineUnreachableError, Generation, Thinking, _retry
 from relaygen._hints import HintIds, go_on_unhinted
 from relaygen._types import Delta, Role, Sampling, SegmentRequest
-from relaygen.engines.scripted import ScriptedEngine, ScriptedTokenizer
+from relaygen.engines.scripted import Failure, ScriptedEngine, ScriptedTokenizer
 from relaygen.policies import RelayPolicy
 from relaygen.relay import Generating
 
@@ -36,7 +36,7 @@ def deltas(engine: ScriptedEngine, asked: SegmentRequest) -> tuple[list[Delta], 
         stops += 1
 
     async def collect() -> list[Delta]:
-        return [delta async for delta in go_on_unhinted(engine, asked, stopped)]
+        return [delta async for delta in go_on_unhinted(engine.stream, asked, stopped)]
 
     return asyncio.run(collect()), stops
 
@@ -95,7 +95,7 @@ def test_a_reader_who_hands_off_asks_for_nothing_more() -> None:
     engine = ScriptedEngine("We add. Thus it is so.")
 
     async def read() -> None:
-        stream = go_on_unhinted(engine, request("", stops=" Thus"), lambda: None)
+        stream = go_on_unhinted(engine.stream, request("", stops=" Thus"), lambda: None)
         async for delta in stream:
             if delta.pieces[-1].data == b" Thus":
                 break
@@ -187,3 +187,27 @@ def test_any_text_is_the_same_with_and_without(parts: list[str], burst: int) -> 
     plain, _ = generate(script, hints=False, burst=burst)
     hinted, _ = generate(script, hints=True, burst=burst)
     assert shape(hinted) == shape(plain)
+
+
+def test_the_rest_behind_a_stop_is_a_request_that_is_repeated_like_any(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(_retry, "_FIRST_S", 0.0)
+    script = "We add. Sober men go. Done."
+    reset = EngineUnreachableError("reset by the test")
+    engine = ScriptedEngine(script, failures=[Failure(reset, request=1)])
+    policy = RelayPolicy.of(["So"])
+    monkeypatch.setattr(RelayPolicy, "hints", (" men",))  # no cue: every stop is in vain
+    described = task(policy, thinking=None, retries=1)
+    engines: dict[Role, ScriptedEngine] = {"large": engine, "small": ScriptedEngine(script)}
+    hints = {role: HintIds(each) for role, each in engines.items()}
+
+    async def generate() -> Generation:
+        generating = Generating(engines, described, hints=hints)
+        async for _ in generating.events():
+            pass
+        return generating.snapshot()
+
+    made = asyncio.run(generate())
+    assert made.text == script
+    assert (made.usage.large.hint_stops, made.usage.large.retries) == (1, 1)

@@ -672,6 +672,20 @@ def test_a_failure_inside_a_character_keeps_the_bytes() -> None:
     assert result.generation.usage.small.discarded == 0
 
 
+def test_half_a_marker_of_a_failed_delegate_is_written_again() -> None:
+    script = "<t>\nWe add. Thus it is so</t>\n\nDone."
+    begun = tokens("<t>\nWe add. Thus it is so</") - tokens("<t>\nWe add. Thus")
+    reset = EngineUnreachableError("reset by the test")
+    for token in range(begun - 1, begun + 2):
+        small = ScriptedEngine(script, failures=[Failure(reset, token=token)])
+        made = run(RELAY, script, small=small, thinking=Thinking("<t>", "</t>"))
+        assert made.generation.text == script
+        assert (made.generation.reasoning, made.generation.answer) == (
+            "We add. Thus it is so",
+            "Done.",
+        )
+
+
 def test_half_a_character_never_crosses_as_text() -> None:
     script = "Thus a🦄. End."
     small = ScriptedEngine(

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from relaygen import Generation, Relay
+from relaygen import EngineError, Generation, Relay
 from relaygen.engines.base import Engine
 from relaygen.engines.vllm import VllmEngine
 from relaygen.mock import MockConfig, load_trace, serving
@@ -85,3 +85,32 @@ def test_cached_prefixes_are_counted_or_unknown(stack: ExitStack) -> None:
     made = generate(VllmEngine(hidden[0]), VllmEngine(hidden[1]))
     assert made.usage.large.cached is None
     assert made.usage.small.cached is None
+
+
+def test_margins_come_with_the_stream(stack: ExitStack) -> None:
+    """The mock has one margin for all tokens: above `stay`, between the two, below `leave`."""
+    small, relayed = {}, generate(VllmEngine(mock(stack)), VllmEngine(mock(stack)))
+    for margin in (0.9, 0.5, 0.1):
+        for burst in (1, 5):
+            engine = VllmEngine(mock(stack, margin=margin, burst=burst))
+            made = generate(VllmEngine(mock(stack)), engine, "margin:0.8:0.3", hints=burst == 1)
+            assert made.text == TRACE.text
+            small[margin, burst] = shape(made)
+    assert all(small[margin, 1] == small[margin, 5] for margin in (0.9, 0.5, 0.1))
+    assert small[0.5, 1] == shape(relayed)
+
+    def thought(margin: float) -> int:
+        return sum(
+            len(text)
+            for role, stage, text in small[margin, 1]
+            if (role, stage) == ("small", "reasoning")
+        )
+
+    assert thought(0.1) == 0 < thought(0.5) < thought(0.9)
+
+
+def test_margins_that_follow_the_temperature_are_refused(stack: ExitStack) -> None:
+    engine = VllmEngine(mock(stack, processed_logprobs=True))
+    with pytest.raises(EngineError) as caught:
+        generate(VllmEngine(mock(stack)), engine, "margin:0.8:0.3")
+    assert "--logprobs-mode raw_logprobs" in caught.value.hint

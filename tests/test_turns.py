@@ -20,7 +20,7 @@ from relaygen._types import Kind, Sampling
 from relaygen.engines.scripted import Failure, ScriptedEngine
 from relaygen.policies import LargeOnly, RelayPolicy, SmallOnly
 
-from .support import CUES, PLAIN, THINKING, limits, run, task, tokens
+from .support import CUES, PLAIN, THINKING, arun, limits, run, task, tokens
 
 RELAY = RelayPolicy.of(CUES)
 RESET = EngineUnreachableError("reset by the test")
@@ -263,3 +263,102 @@ def test_nobody_waits_for_an_engine_that_keeps_failing() -> None:
     made = run(RELAY, PLAIN, small=Silent(), gates=(breaker,))
     assert made.generation.text == PLAIN
     assert "keeps failing" in made.generation.notes[0]
+
+
+def test_nobody_waits_for_a_stalled_engine_whose_own_prompt_is_needed() -> None:
+    class Stalled(ScriptedEngine):
+        async def render(self, conversation: Any) -> Any:
+            await asyncio.sleep(60)
+
+    breaker = Breaker(failures=1, cooldown=1000.0)
+    breaker.failed()
+    small = Stalled(PLAIN, vocabulary="another")
+    made = run(RELAY, PLAIN, small=small, gates=(breaker,))
+    assert made.generation.text == PLAIN
+    assert any("keeps failing" in note for note in made.generation.notes)
+
+
+def test_an_engine_that_nobody_waits_for_has_not_failed_again() -> None:
+    now = [0.0]
+    breaker = Breaker(failures=1, cooldown=1.0, clock=lambda: now[0])
+    breaker.failed()
+
+    class Silent(ScriptedEngine):
+        async def info(self) -> Any:
+            await asyncio.sleep(60)
+
+    for _ in range(3):  # in an hour of steady traffic the trial must come
+        now[0] += 0.3
+        run(RELAY, PLAIN, small=Silent(PLAIN), gates=(breaker,))
+    now[0] += 0.15
+    assert breaker.state == "half-open"
+    gate = Closed(also_leads=True)
+    run(RELAY, PLAIN, small=Silent(PLAIN), gates=(gate,))
+    assert "failed" not in gate.told
+
+
+def test_one_waits_for_an_engine_on_trial_and_the_others_do_not() -> None:
+    now = [0.0]
+    breaker = Breaker(failures=1, cooldown=1.0, clock=lambda: now[0])
+    breaker.failed()
+    now[0] = 2.0
+
+    class Slow(ScriptedEngine):
+        async def info(self) -> Any:
+            await asyncio.sleep(0.3)
+            raise RESET
+
+    async def both() -> list[Any]:
+        first = asyncio.ensure_future(arun(RELAY, PLAIN, small=Slow(PLAIN), gates=(breaker,)))
+        await asyncio.sleep(0.15)
+        second = await arun(RELAY, PLAIN, small=Slow(PLAIN), gates=(breaker,))
+        return [(await first).generation.notes, second.generation.notes]
+
+    waited, spared = asyncio.run(both())
+    assert "reset by the test" in waited[0]
+    assert "keeps failing" in spared[0]
+
+
+def test_a_small_engine_that_cannot_render_is_not_asked_again() -> None:
+    class Broken(ScriptedEngine):
+        asked = 0
+
+        async def render(self, conversation: Any) -> Any:
+            self.asked += 1
+            raise RESET
+
+    small = Broken(PLAIN, vocabulary="another")
+    assert run(RELAY, PLAIN, small=small, retries=2).generation.text == PLAIN
+    assert small.asked == 1
+
+
+def test_a_context_that_could_not_be_caught_up_is_tried_again() -> None:
+    class Hiccup(ScriptedEngine):
+        failed = 0
+
+        async def tokenize(self, text: str, *, special: bool = False) -> tuple[int, ...]:
+            if not special and not self.failed:
+                self.failed = 1
+                raise RESET
+            return await super().tokenize(text, special=special)
+
+    large = Hiccup(PLAIN)
+    small = ScriptedEngine(PLAIN, vocabulary="another")
+    made = run(RELAY, PLAIN, large=large, small=small, retries=1)
+    assert made.generation.text == PLAIN
+    assert large.failed
+    assert made.of(FellBack) == []
+
+
+def test_a_small_engine_that_is_set_up_wrongly_fails_no_request() -> None:
+    class Wrong(ScriptedEngine):
+        async def render(self, conversation: Any) -> Any:
+            raise UsageError("http://host has no chat template")
+
+    gate = Open()
+    made = run(RELAY, PLAIN, small=Wrong(PLAIN, vocabulary="another"), gates=(gate,))
+    assert made.generation.text == PLAIN
+    assert "no chat template" in made.generation.notes[0]
+    assert "failed" not in gate.told
+    with pytest.raises(UsageError):
+        run(RELAY, PLAIN, large=Wrong(PLAIN))

@@ -25,7 +25,7 @@ from ._errors import (
     UsageError,
 )
 from ._events import Done, Event, FellBack, HandedOff, Inserted, Probed, StageChanged, Text
-from ._profile import Profile, Provenance
+from ._profile import Profile, ProfileLevel, Provenance
 from ._results import Generation, ModelUsage, Segment, Usage
 from ._task import Limits, Thinking
 from ._types import Conversation, Message, Sampling
@@ -33,6 +33,7 @@ from ._version import __version__
 from .engines.base import Engine
 from .policies import (
     LargeOnly,
+    MarginPolicy,
     OneShotPolicy,
     Policy,
     RandomPolicy,
@@ -60,6 +61,7 @@ __all__ = [
     "Inserted",
     "LargeOnly",
     "Limits",
+    "MarginPolicy",
     "Message",
     "MissingExtraError",
     "ModelError",
@@ -71,6 +73,7 @@ __all__ = [
     "Probed",
     "Profile",
     "ProfileError",
+    "ProfileLevel",
     "Provenance",
     "RandomPolicy",
     "Relay",

@@ -102,21 +102,22 @@ class Relay:
         Raises:
             UsageError: a value is out of range or does not fit the profile.
         """
-        from .profiles import make_policy
+        from .profiles import make_policy, notes
 
         conversation = self._conversation(question, system, template_kwargs)
         if isinstance(policy, str):
             policy = make_policy(policy, self.profile)
-        profile = self.profile
+        profile, policy = self.profile, policy or self.policy
         return Task(
             conversation,
-            policy or self.policy,
+            policy,
             thinking=profile.tags if profile.thinking == "tags" else None,
             answer_role=profile.answer_role,
             sampling=sampling or profile.sampling,
             limits=limits or Limits(),
             stop=(stop,) if isinstance(stop, str) else tuple(stop),
             seed=seed,
+            notes=(*notes(profile, policy), *more.pop("notes", ())),
             **more,
         )
 

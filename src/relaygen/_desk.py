@@ -62,7 +62,7 @@ class Desk:
         self._detector = StageDetector(*opening.markers[self.turns.now.role], opening.phase)
         thinking = opening.phase != "answer"
         ledger.start("reasoning" if thinking else "answer", thinking=thinking)
-        for note in opening.notes:
+        for note in (*task.notes, *opening.notes):
             ledger.note(note)
         self._session = self._start_session(thinking)
 
@@ -122,8 +122,8 @@ class Desk:
         self._released += self._found.released
         if not self._found.marker and self._detector.phase != self._ledger.stage == "reasoning":
             self._check_thinking()
-            if self.constraint is not None:  # what came was written without its form: once more
-                return Turn(self.turns.now.role, "lead", "stage", "stage")
+            if self.constraint is not None:
+                return self._formed()
         return self._advance()
 
     def answered(self, piece: Piece | None) -> Said:
@@ -141,6 +141,8 @@ class Desk:
             found, self._found = self._found, Found(0)
             return self._marker(found)
         full = self._fed >= self._task.limits.max_segment_tokens and not self.turns.calling
+        if full and self._call is not None and self._call.opening:
+            return None
         if self.turns.now.kind == "delegate" and full and self._tokens[self._fed - 1].whole:
             return self._keep(self._fed) or self.turns.hand_back("limit")
         return None
@@ -258,6 +260,10 @@ class Desk:
         now = self.turns.now
         self._session.begin(now.role, now.kind, "answer", now.after)
 
+    def _formed(self) -> Turn:
+        """What came was written without its form: once more."""
+        return Turn(self.turns.now.role, "lead", "stage", "stage")
+
     def _answering(self) -> Role:
         now = self.turns.now.role
         role = self._session.answer(now)
@@ -282,6 +288,8 @@ class Desk:
         if self._detector.phase == "unopened":
             self._detector.close()
             self._check_thinking()
+            if self.constraint is not None:
+                return self._formed()
         return self._advance()
 
     def close(self, end: End) -> Turn:
@@ -296,15 +304,17 @@ class Desk:
             EngineError: nobody can stand in.
         """
         self.turns.arrived()
-        self._released = len(self._tokens)
-        self._detector.flush()
+        rescued = self.turns.can_stand_in(other(self.turns.now.role))
+        if not rescued:  # else half a marker is discarded: its rest would not be found
+            self._released = len(self._tokens)
+            self._detector.flush()
         self._found = Found(0)
         if not self._contexts.shared:  # half a character cannot cross as text
             self._released = self._whole(self._released)
         said = self._advance()
         if not isinstance(said, Turn):
             said = self._keep(self._released)
-        if not self.turns.can_stand_in(other(self.turns.now.role)):
+        if not rescued:
             self.end(said or self.turns.finish("cancelled"), time.perf_counter())
             raise error
         if self.constraint is not None and self.written:

@@ -93,6 +93,7 @@ class Breaker:
         self._failures = 0
         self._wait = cooldown
         self._until: float | None = None  # of the next trial; None while closed
+        self._trial = False  # one is out
         self.opened = 0
 
     @property
@@ -112,11 +113,18 @@ class Breaker:
     def began(self) -> None:
         """A trial holds back the others until it is decided or another cooldown is over."""
         if self._until is not None:
+            self._trial = True
             self._until = self._clock() + self._wait
 
     def failed(self) -> None:
-        """Opens it, or keeps it open for longer."""
+        """Opens it, or keeps it open for longer.
+
+        While it is open, what fails besides a trial began before: it says nothing new.
+        """
         self._failures += 1
+        if self.state == "open" and not self._trial:
+            return
+        self._trial = False
         if self._until is not None:
             self._wait = min(2 * self._wait, self._longest)
             self._until = self._clock() + self._wait
@@ -129,6 +137,7 @@ class Breaker:
         self._failures = 0
         self._wait = self._cooldown
         self._until = None
+        self._trial = False
 
     def returned(self, trip: RoundTrip) -> None:
         """How fast it was does not matter here."""

@@ -14,6 +14,8 @@ from dataclasses import replace
 from ._types import Delta, SegmentRequest
 from .engines.base import Engine
 
+Stream = Callable[[SegmentRequest], AsyncGenerator[Delta, None]]
+
 
 class HintIds:
     """Single-token ids of hint texts for one engine, asked once per text.
@@ -46,19 +48,24 @@ class HintIds:
 
 
 async def go_on_unhinted(
-    engine: Engine, request: SegmentRequest, stopped: Callable[[], None]
+    stream: Stream, request: SegmentRequest, stopped: Callable[[], None]
 ) -> AsyncGenerator[Delta, None]:
     """The stream of a hinted request as if it had no hints.
 
     Asking for the delta behind a hinted stop says that there was no hand-off: the rest is requested
     without hints, and `stopped` is called. A reader who hands off closes the generator instead.
 
+    Args:
+        stream: makes an engine's stream.
+        request: the hinted one.
+        stopped: told of a stop that was no hand-off.
+
     Raises:
         EngineError: see `Engine.stream`.
     """
     ids = list(request.ids)
     last: Delta | None = None
-    async with aclosing(engine.stream(request)) as deltas:
+    async with aclosing(stream(request)) as deltas:
         async for delta in deltas:
             ids += (piece.id for piece in delta.pieces if piece.id is not None)
             if delta.end != "hint":
@@ -80,6 +87,6 @@ async def go_on_unhinted(
         min_tokens=max(0, request.min_tokens - written),
         stop_ids=(),
     )
-    async with aclosing(engine.stream(rest)) as deltas:
+    async with aclosing(stream(rest)) as deltas:
         async for delta in deltas:
             yield delta

@@ -20,6 +20,10 @@ _KNOWN_S = 0.05
 """Seconds within which an engine answers that was met before."""
 
 
+class _NotAsked(EngineError):
+    """Nobody waits for an engine that keeps failing; that is no failure more."""
+
+
 @dataclass(frozen=True, slots=True)
 class Opening:
     """Everything that is known before the first token.
@@ -71,7 +75,7 @@ async def open_generation(
     first = next(iter(infos))
     asked = [first] if shared and not compare_templates else list(infos)
     read = await _gather(
-        {role: _read(engines[role], infos[role], task) for role in asked}, task, notes
+        {role: _read(role, engines[role], infos[role], task) for role in asked}, task, notes
     )
     if set(asked) != set(read):  # the small engine failed just now
         del infos["small"]
@@ -107,9 +111,11 @@ async def _gather(
     for role, found in zip(asked, met, strict=True):
         if isinstance(found, EngineError):
             found.role = found.role or role
-        if isinstance(found, EngineError) and role == "small" and "large" in answers:
+        alone = role == "small" and "large" in answers
+        if alone and isinstance(found, (EngineError, UsageError)):
             notes.append(f"the large model went on alone: {found}")
-            for gate in task.gates:
+            failed = isinstance(found, EngineError) and not isinstance(found, _NotAsked)
+            for gate in task.gates if failed else ():
                 gate.failed()
         elif isinstance(found, BaseException):
             raise found
@@ -119,22 +125,40 @@ async def _gather(
 
 
 async def _info(role: Role, engine: Engine, task: Task) -> EngineInfo:
-    if role == "large" or "large" not in task.policy.roles:
+    if _needed(role, task):
         return await retried(engine.info, task.retries)
-    blocked = next(filter(None, (gate.blocked("lead") for gate in task.gates)), "")
-    if not blocked:
-        return await engine.info()
-    try:  # an engine that was met before answers at once; nobody waits for another
-        return await asyncio.wait_for(engine.info(), _KNOWN_S)
-    except asyncio.TimeoutError:
-        raise EngineError(blocked, role=role) from None
+    return await _spared(engine.info(), task)
 
 
 async def _read(
-    engine: Engine, info: EngineInfo, task: Task
+    role: Role, engine: Engine, info: EngineInfo, task: Task
 ) -> tuple[Prompt, tuple[Marker, Marker]]:
-    prompt = await retried(lambda: engine.render(task.conversation), task.retries)
-    return prompt, await _markers(engine, info, task.thinking)
+    async def read() -> tuple[Prompt, tuple[Marker, Marker]]:
+        prompt = await engine.render(task.conversation)
+        return prompt, await _markers(engine, info, task.thinking)
+
+    return await (retried(read, task.retries) if _needed(role, task) else _spared(read(), task))
+
+
+def _needed(role: Role, task: Task) -> bool:
+    """Whether nobody can go on without this role's engine."""
+    return role == "large" or "large" not in task.policy.roles
+
+
+async def _spared(asking: Coroutine[Any, Any, T], task: Task) -> T:
+    """What the small engine answers; where it keeps failing, only a trial waits for it."""
+    asked = asyncio.ensure_future(asking)
+    try:
+        await asyncio.wait((asked,), timeout=_KNOWN_S)
+        if not asked.done():
+            blocked = next(filter(None, (gate.blocked("lead") for gate in task.gates)), "")
+            if blocked:
+                raise _NotAsked(blocked, role="small")
+            for gate in task.gates:
+                gate.began()
+        return await asked
+    finally:
+        asked.cancel()
 
 
 async def _markers(

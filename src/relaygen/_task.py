@@ -78,6 +78,7 @@ class Task:
         retries: tries more when the large engine fails before a request's first token.
         rescue: where the large engine fails for good, the small model finishes alone.
         hints: whether engines may be told ids at which to stop by themselves.
+        notes: what the result says beside what happened.
     """
 
     conversation: Conversation
@@ -95,6 +96,7 @@ class Task:
     retries: int = 0
     rescue: bool = False
     hints: bool = True
+    notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.sampling.penalizes and len(self.policy.roles) > 1:

@@ -196,6 +196,8 @@ class Turns:
             hopeless = not error.retryable or self._failures >= _PATIENCE
             if unfit or (hopeless and not self._task.gates):
                 self._leave_out(failed, note)
+            elif self._failures == 1 and self._task.gates:
+                self._ledger.note(f"the small model failed, the large one carried on: {error}")
         return Turn(rescuer, "lead", "failure", "failure")
 
     def _out_of_room(self, turn: Turn) -> Turn:

@@ -14,6 +14,7 @@ import uuid
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from dataclasses import replace
+from functools import partial
 
 from ._contexts import Contexts
 from ._desk import Ask, Desk, Said
@@ -25,12 +26,13 @@ from ._ledger import Ledger
 from ._meter import Meter
 from ._opening import Opening, open_generation
 from ._results import Generation
-from ._retry import pause_before
+from ._retry import pause_before, retried
 from ._seeds import segment_seed
 from ._task import Task
 from ._turns import Turn
 from ._types import Delta, Piece, Role, SegmentRequest
 from .engines.base import Engine
+from .policies.base import streamed_margins
 
 
 class Generating:
@@ -135,8 +137,8 @@ class Generating:
         yield
 
     async def _request(self, turn: Turn) -> SegmentRequest:
-        role, desk = turn.role, self._desk
-        ids = await self._contexts.ids(role, self._engines[role])
+        role, desk, retries = turn.role, self._desk, self._retries(turn.role)
+        ids = await retried(lambda: self._contexts.ids(role, self._engines[role]), retries)
         number, self._requests = self._requests, self._requests + 1
         hinted = desk.hints if role in self._hints and self._opening.infos[role].stop_ids else ()
         return SegmentRequest(
@@ -145,21 +147,32 @@ class Generating:
             sampling=self._task.sampling,
             session=self._key,
             seed=segment_seed(self._task.seed, self._task.choice, number),
+            top=2 if turn.kind == "delegate" and role in streamed_margins(self._task.policy) else 0,
             text=self._contexts.text(role),
             min_tokens=desk.turns.least,
-            stop_ids=await self._hints[role].ids(hinted) if hinted else (),
+            stop_ids=await retried(lambda: self._hints[role].ids(hinted), retries)
+            if hinted
+            else (),
             constraint=desk.constraint,
         )
 
-    async def _stream(self, role: Role, request: SegmentRequest) -> AsyncGenerator[Delta, None]:
-        """The deltas of one request; it is repeated where it failed before the first one."""
-        usage = self._ledger.usage.of(role)
+    def _retries(self, role: Role) -> int:
         leading = role == "large" or len(self._task.policy.roles) == 1
-        retries = self._task.retries if leading else 0
+        return self._task.retries if leading else 0
+
+    def _stream(self, role: Role, request: SegmentRequest) -> AsyncGenerator[Delta, None]:
+        if not request.stop_ids:
+            return self._tried(role, request)
+        stream = partial(self._tried, role)
+        return go_on_unhinted(stream, request, lambda: self._hint_failed(role))
+
+    async def _tried(self, role: Role, request: SegmentRequest) -> AsyncGenerator[Delta, None]:
+        """The deltas of one request; it is repeated where it failed before the first one."""
+        usage, retries = self._ledger.usage.of(role), self._retries(role)
         for retry in range(retries + 1):
             came = False
             try:
-                async with aclosing(self._attempt(role, request)) as deltas:
+                async with aclosing(self._engines[role].stream(request)) as deltas:
                     async for delta in deltas:
                         came = True
                         yield delta
@@ -169,12 +182,6 @@ class Generating:
                     raise
             usage.retries += 1
             await asyncio.sleep(pause_before(retry))
-
-    def _attempt(self, role: Role, request: SegmentRequest) -> AsyncGenerator[Delta, None]:
-        engine = self._engines[role]
-        if not request.stop_ids:
-            return engine.stream(request)
-        return go_on_unhinted(engine, request, lambda: self._hint_failed(role))
 
     def _hint_failed(self, role: Role) -> None:
         usage = self._ledger.usage.of(role)

@@ -71,7 +71,7 @@ def test_policy_is_said_changed_and_checked(monkeypatch: pytest.MonkeyPatch) -> 
     made = stage(monkeypatch, PLAIN)
     result = call(lines="/policy\n/policy nope\n/policy large\none?\n/policy relay\ntwo?\n")
     assert result.exit_code == 0
-    assert "policy relay (there are relay, one-shot" in result.stderr
+    assert "policy relay (there are relay, margin, one-shot" in result.stderr
     assert "error: there is no policy 'nope'" in result.stderr
     assert "utilization 100 % · 0 hand-offs" in " ".join(result.stderr.split())
     assert made.small.requests  # the second turn was relayed

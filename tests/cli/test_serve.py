@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -151,6 +152,16 @@ def test_every_flag_reaches_the_server(started: Started, tmp_path: Path) -> None
     assert "/llm/v1, policy random:0.25, profile qwen3-32b+1.7b" in result.stderr
 
 
+def test_a_level_reaches_the_server(started: Started, tmp_path: Path) -> None:
+    path = tmp_path / "leveled.toml"
+    shipped = (resources.files("relaygen.profiles") / "data" / "embedded.toml").read_text("utf-8")
+    path.write_text(f'{shipped}\n[levels.fast]\ncues = ["Thus"]\n', "utf-8")
+    result = call("--profile", str(path), env={"RELAYGEN_SERVE_LEVEL": "fast"})
+    assert "policy relay, profile embedded at level fast; docs" in result.stderr
+    assert started.relay.profile.level == "fast"
+    assert started.relay.profile.cues == ("Thus",)
+
+
 def test_flags_go_before_the_environment_and_that_before_the_file(
     started: Started, tmp_path: Path
 ) -> None:
@@ -226,6 +237,8 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     [
         (("--served-model-name", "a@b"), "without @"),
         (("--root-path", "llm"), "must begin with /"),
+        (("--write-timeout", "nan"), "no such number"),
+        (("--large-timeout", "inf"), "not in the range"),
         (("--policy", "nope"), "no policy"),
         ((*URLS, "--engine-header", "nonsense"), "is no header"),
         (("--large", "http://", "--small", "http://gpu:2"), "is not the address of a server"),

@@ -139,3 +139,24 @@ async def test_many_ask_at_once() -> None:
 async def test_what_makes_no_sense(options: dict[str, Any]) -> None:
     with pytest.raises(UsageError):
         DetectedEngine(**{"url": "http://host", **options})
+
+
+async def test_calls_at_the_same_time_share_one_meeting() -> None:
+    async with raw(b"") as server:  # which never answers
+        engine = DetectedEngine(server.url, timeout=0.4)
+        met = await asyncio.gather(*(engine.info() for _ in range(5)), return_exceptions=True)
+        assert [type(each) for each in met] == [EngineUnreachableError] * 5
+        assert server.connections == 1
+        await engine.aclose()
+
+
+async def test_a_call_that_is_given_up_does_not_break_off_the_meeting() -> None:
+    async with vllm_playing() as server:
+        engine = DetectedEngine(server.url)
+        asking = asyncio.ensure_future(engine.info())
+        await asyncio.sleep(0)
+        asking.cancel()
+        await asyncio.gather(asking, return_exceptions=True)
+        assert (await engine.info()).kind == "vllm"
+        assert server.calls.count(server.calls[0]) == 1  # it went on
+        await engine.aclose()

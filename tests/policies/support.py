@@ -36,13 +36,15 @@ def feed(
     *,
     stage: Stage = "reasoning",
     first: int = 0,
+    margins: Sequence[float | None] | None = None,
 ) -> list[Decision]:
     """The decisions on each token; `first` is the index of the first one in its segment."""
     utf8, decisions = Utf8(), []
     for index, part in enumerate(tokens, first):
         data = part.encode() if isinstance(part, str) else part
         text = utf8.feed(data)
-        token = Token(index, text, utf8.whole, Piece(index, data), stage)
+        margin = margins[index - first] if margins is not None else None
+        token = Token(index, text, utf8.whole, sure(data, margin), stage)
         decisions.append(session.feed(token))
     return decisions
 
@@ -62,13 +64,18 @@ def begun(
     return session
 
 
-def candidates(margin: float | None) -> Piece:
-    """A probe's token with that margin; None: the engine gave only one candidate."""
+def sure(data: bytes, margin: float | None) -> Piece:
+    """A token with that margin; None: the engine gave only one candidate."""
     if margin is None:
-        return Piece(1, b"a", ((1, 0.0),))
+        return Piece(1, data, ((1, 0.0),))
     second = (1 - margin) / 2
     worst = math.log(second) if second else -math.inf
-    return Piece(1, b"a", ((1, math.log((1 + margin) / 2)), (2, worst)))
+    return Piece(1, data, ((1, math.log((1 + margin) / 2)), (2, worst)))
+
+
+def candidates(margin: float | None) -> Piece:
+    """A probe's token."""
+    return sure(b"a", margin)
 
 
 @dataclass(frozen=True)
@@ -89,11 +96,13 @@ def play(
     start: Start | None = None,
     groups: Iterator[int] | None = None,
     margin: Callable[[int], float | None] = lambda place: None,
+    streamed: bool = False,
 ) -> list[Segment]:
     """Play the script to its end.
 
     `groups` are the sizes of the deltas that the engines send: behind a hand-off the rest of one
-    is discarded and written again by the other role. `margin` is what a probe at a place finds.
+    is discarded and written again by the other role. `margin` is what a probe at a place finds, and
+    with `streamed` what the token there comes with.
     """
     start = start if start is not None else plan()
     groups = groups if groups is not None else repeat(1)
@@ -107,7 +116,7 @@ def play(
     place = 0
     while True:
         session.begin(role, kind, stage, after)
-        handed = _segment(session, data, place, stage, groups, margin)
+        handed = _segment(session, data, place, stage, groups, margin, streamed)
         end = place + handed.k + 1 if handed is not None else len(data)
         text = b"".join(data[place:end]).decode(errors="replace")
         why, cue = (handed.why, handed.cue) if handed is not None else ("", "")
@@ -124,16 +133,18 @@ def _segment(
     stage: Stage,
     groups: Iterator[int],
     margin: Callable[[int], float | None],
+    streamed: bool,
 ) -> HandOff | None:
     utf8, index = Utf8(), 0
     while place + index < len(data):
         for part in data[place + index :][: next(groups)]:
             text = utf8.feed(part)
-            decision = session.feed(Token(index, text, utf8.whole, Piece(0, part), stage))
+            piece = sure(part, margin(place + index) if streamed else None)
+            decision = session.feed(Token(index, text, utf8.whole, piece, stage))
             if isinstance(decision, Probe):
                 decision = session.probed(candidates(margin(place + index)))
             if isinstance(decision, HandOff):
-                assert 0 <= decision.k <= index
+                assert -1 <= decision.k <= index
                 return decision
             index += 1
     return None

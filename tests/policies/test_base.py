@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from relaygen.policies import (
     LargeOnly,
+    MarginPolicy,
     OneShotPolicy,
     Policy,
     RandomPolicy,
@@ -25,6 +26,7 @@ POLICIES: tuple[Policy, ...] = (
     OneShotPolicy(),
     OneShotPolicy.classic(),
     RandomPolicy(0.4),
+    MarginPolicy.of(["Thus", "So", "now"], stay=0.5, leave=0.3, markers=["\\boxed{"]),
     LargeOnly(),
     SmallOnly(),
 )
@@ -44,7 +46,7 @@ def test_a_policy_describes_itself(policy: Policy) -> None:
 
 def test_names_are_those_of_the_command_line() -> None:
     assert [policy.name for policy in POLICIES] == [
-        *("relay", "one-shot", "one-shot", "random", "large", "small")
+        *("relay", "one-shot", "one-shot", "random", "margin", "large", "small")
     ]
 
 
@@ -78,8 +80,9 @@ def test_deltas_of_any_size_give_the_same_hand_offs(
     def margin(place: int) -> float:
         return (place % 10) / 10
 
-    one_by_one = play(policy, script, start=start, margin=margin)
-    assert play(policy, script, start=start, margin=margin, groups=Sizes()) == one_by_one
+    one_by_one = play(policy, script, start=start, margin=margin, streamed=True)
+    grouped = play(policy, script, start=start, margin=margin, streamed=True, groups=Sizes())
+    assert grouped == one_by_one
     assert "".join(segment.text for segment in one_by_one) == "".join(script)
 
 

@@ -231,7 +231,8 @@ def test_models_are_listed_and_each_is_found() -> None:
     for name in names:
         assert get(served, f"/v1/models/{name}").json()["id"] == name
     card = get(served, "/v1/models/relaygen@random:0.25").json()
-    assert card["relay"] == {"policy": "random:0.25", "profile": "qwen3-32b+1.7b"}
+    relay = {"policy": "random:0.25", "profile": "qwen3-32b+1.7b", "level": None}
+    assert card["relay"] == relay
 
 
 def test_the_page_describes_every_route() -> None:

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from relaygen import EngineReplyError, EngineUnreachableError
-from relaygen._types import Delta, EngineInfo, SegmentRequest
+from relaygen import EngineReplyError, EngineUnreachableError, UsageError
+from relaygen._types import Delta, EngineInfo, Role, SegmentRequest
 from relaygen.engines.base import Engine
 from relaygen.engines.scripted import ScriptedEngine
 from relaygen.serve._checks import Answering, Finding, check_pair
@@ -232,7 +232,7 @@ def test_a_chat_template_that_is_missing_shows_at_the_start() -> None:
         async def render(self, conversation: Any) -> Any:
             raise UsageError("it has no chat template", hint="give one")
 
-    engines = {"large": ScriptedEngine(""), "small": Bare("", text_only=True)}
+    engines: dict[Role, Engine] = {"large": ScriptedEngine(""), "small": Bare("", text_only=True)}
     found = asyncio.run(check_pair(engines, prefix=False))
     assert [each.level for each in found if each.role == "small"] == ["warning"]
     assert "no chat template (give one)" in str(found[-1])

@@ -64,6 +64,8 @@ def test_a_key_file_holds_one(tmp_path: Path) -> None:
         engine_at("http://gpu:1", "large", EngineOptions(large_key_file=tmp_path), {})
     with pytest.raises(UsageError, match="cannot read"):
         engine_at("http://gpu:1", "large", EngineOptions(ca=tmp_path / "none"), {})
+    with pytest.raises(UsageError, match="holds no certificates"):
+        engine_at("http://gpu:1", "large", EngineOptions(ca=file), {})
 
 
 def test_client_keys_come_from_both_places(tmp_path: Path) -> None:
@@ -76,6 +78,9 @@ def test_client_keys_come_from_both_places(tmp_path: Path) -> None:
     file.write_text("# none\n")
     with pytest.raises(UsageError, match="holds no key"):
         client_keys(file, {})
+    assert client_keys(None, {"RELAYGEN_SERVE_API_KEYS": ""}) == ()
+    with pytest.raises(UsageError, match="holds no key"):
+        client_keys(None, {"RELAYGEN_SERVE_API_KEYS": " , "})
 
 
 def test_headers() -> None:

@@ -48,6 +48,8 @@ def test_the_callers_hints_are_kept_and_the_operators_are_not() -> None:
 def test_an_engines_address_is_not_told() -> None:
     text = "large engine: http://10.0.0.5:8000 answered 500: see https://x"
     assert without_address(text) == "large engine: its server answered 500: see its server"
+    text = "http://h:1 cannot be reached: Connect call failed ('::1', 1, 0, 0)"
+    assert without_address(text) == "its server cannot be reached: Connect call failed"
 
 
 def test_the_form_is_openais() -> None:

@@ -114,17 +114,19 @@ def test_refusals_and_failures_are_written_down_too() -> None:
 
 class _Broken(ScriptedEngine):
     async def release(self, session: str) -> None:
-        raise ZeroDivisionError("Geheimnis")
+        raise ZeroDivisionError("Geheim" + "nis")
 
 
 @pytest.mark.parametrize("stream", [True, False])
-def test_a_defect_of_ours_is_a_plain_500_and_a_name_in_the_log(stream: bool) -> None:
+def test_a_defect_of_ours_is_a_plain_500_and_a_traceback_in_the_log(stream: bool) -> None:
     served = pair(large=_Broken(THINKING), policy="large")
     response = post(served, body={"stream": stream})
     if stream:
         assert '"code":"internal_error"' in response.text
-        assert served.lines[0]["error"] == "ZeroDivisionError"
     else:
         assert problem(response) == (500, None, "internal_error")
-        assert served.lines[0]["exception"] == "ZeroDivisionError"
+    line = served.lines[0]
+    assert (line["level"], line["error"]) == ("error", "internal_error")
+    assert line["exception"] == "ZeroDivisionError"
+    assert "in release" in line["traceback"]
     assert "Geheimnis" not in response.text + served.written.getvalue()

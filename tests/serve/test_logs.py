@@ -35,19 +35,26 @@ def test_the_standard_error_of_the_moment(capsys: pytest.CaptureFixture[str]) ->
     assert json.loads(capsys.readouterr().err)["event"] == "request"
 
 
-def test_an_exception_is_only_named() -> None:
+def test_of_an_exception_there_is_all_but_its_text() -> None:
     stream = io.StringIO()
     logger = logging.Logger("test")
     logger.addHandler(JsonHandler(Log(stream)))
     logger.info("not worth a line")
     logger.warning("two\nlines")
     try:
-        raise ValueError("Geheimnis")
+        try:
+            raise KeyError("Geheim" + "nis")
+        except KeyError as cause:
+            raise ValueError("Geheim" + "nis") from cause
     except ValueError:
         logger.exception("Exception in ASGI application\n")
     warned, failed = lines(stream)
     assert (warned["level"], warned["message"]) == ("warning", "two lines")
-    assert (failed["level"], failed["error"]) == ("error", "ValueError")
+    assert (failed["level"], failed["exception"]) == ("error", "ValueError")
+    first, second = failed["traceback"].split("\n\n")
+    assert first.endswith("\nKeyError")
+    assert second.endswith("\nValueError")
+    assert "test_logs.py" in first
     assert "Geheimnis" not in stream.getvalue()
 
 

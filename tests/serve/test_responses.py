@@ -34,7 +34,9 @@ def usage(**models: Any) -> Usage:
 
 
 def generation(made: Usage, *, finish: Finish = "stop", reasoning: str = "Hm.") -> Generation:
-    return Generation("Hm.3", reasoning, "3", (), made, finish, ("a note",))
+    return Generation(
+        "Hm.3", reasoning, "3", (), made, finish, ("http://10.0.0.5:1 did something",)
+    )
 
 
 @pytest.mark.parametrize(
@@ -63,7 +65,7 @@ def test_counts_add_up() -> None:
     relay = relay_dict(ORDER, generation(made))
     assert relay["tokens"] == {"large": 5, "small": 3, "inserted": 2, "discarded": 1}
     assert relay["utilization"] == 5 / 8
-    assert relay["notes"] == ["a note"]
+    assert relay["notes"] == ["its server did something"]
 
 
 @pytest.mark.parametrize("role", ["large", "small"])

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import json
 import signal
 import socket
@@ -11,7 +12,7 @@ import pytest
 
 from relaygen._errors import RelayGenError
 from relaygen.engines.scripted import ScriptedEngine
-from relaygen.serve._server import Server, listen
+from relaygen.serve._server import MAX_HEAD, Server, listen
 from relaygen.serve._settings import Settings
 
 from .support import ASK, CHAT, PLAIN, Pair, events, joined, pair, running, until
@@ -127,3 +128,49 @@ def test_what_is_no_http_does_no_harm(raw: bytes) -> None:
             assert client.recv(100).startswith(b"HTTP/1.1 4")
         reply = httpx.post(f"{url}{CHAT}", content=json.dumps(ASK).encode())
         assert reply.status_code == 200
+
+
+@pytest.mark.parametrize("head", [b"x-a: ", b"GET /"])
+def test_a_heads_size_is_bounded(head: bytes) -> None:
+    with running(pair(PLAIN, profile="embedded")) as (url, _):
+        with socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2]))) as client:
+            client.settimeout(10)
+            start = b"" if head.startswith(b"GET") else b"GET /health HTTP/1.1\r\n"
+            client.sendall(start + head)
+            sent = 0
+            with contextlib.suppress(ConnectionError):
+                while sent < 16 * MAX_HEAD:
+                    sent += client.send(b"a" * 4096)
+                    time.sleep(0.001)
+            assert sent < 16 * MAX_HEAD
+        assert httpx.get(f"{url}/health").status_code == 200
+
+
+@pytest.mark.parametrize("begun", [b"", b"GET /hea", b"GET /health HTTP/1.1\r\nx-a: b"])
+def test_a_head_that_does_not_come_is_not_waited_for(begun: bytes) -> None:
+    served = pair(PLAIN, profile="embedded", settings=Settings(write_timeout=0.3))
+    with running(served) as (url, _):
+        client = socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2])), 10)
+        with client:
+            client.sendall(begun)
+            assert client.recv(100).startswith(b"HTTP/1.1 408")
+            assert client.recv(100) == b""
+
+
+def test_a_start_that_fails_is_in_the_log() -> None:
+    served = pair(PLAIN, profile="embedded")
+
+    async def started() -> None:
+        raise ZeroDivisionError
+
+    server = Server(served.app, started=started)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listen("127.0.0.1", 0)]})
+    thread.start()
+    try:
+        until(lambda: bool(served.written.getvalue()))
+    finally:
+        server.should_exit = True
+        thread.join(20)
+    (line,) = served.lines
+    assert (line["level"], line["exception"]) == ("error", "ZeroDivisionError")
+    assert "in started" in line["traceback"]

@@ -102,3 +102,15 @@ def test_a_call_without_arguments_has_an_empty_object() -> None:
     other = read_call('{"name": "now"}')
     assert other is not None
     assert other.id != call.id
+
+
+def test_half_a_character_stays_an_escape() -> None:
+    call = read_call('{"name": "f", "arguments": {"x": "\\ud83d", "y": "ü"}}')
+    assert call is not None
+    assert json.loads(call.arguments.encode()) == {"x": "\ud83d", "y": "ü"}
+    assert read_call('{"name": "\\ud83d"}') is None
+
+
+@pytest.mark.parametrize("number", ["NaN", "-Infinity", "1e999"])
+def test_arguments_that_only_python_can_read_are_no_call(number: str) -> None:
+    assert read_call(f'{{"name": "f", "arguments": {{"x": {number}}}}}') is None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import fields
 from typing import Any
@@ -12,6 +13,17 @@ import click
 from relaygen.profiles import POLICIES
 
 Command = Callable[..., Any]
+
+
+class Number(click.FloatRange):
+    """A number within a range; click takes nan and inf for numbers too."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """As click does it, but for those."""
+        number = super().convert(value, param, ctx)
+        if not math.isfinite(number):
+            self.fail(f"{number} is no such number.", param, ctx)
+        return number
 
 
 class GroupedOption(click.Option):
@@ -29,7 +41,9 @@ class GroupedOption(click.Option):
 
 
 class GroupedCommand(click.Command):
-    """A command whose help has its options by group, and the policies behind them."""
+    """A command whose help has its options by group, and (with `policies`) the policies."""
+
+    policies = True
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write one section for each group, in the order of their first options."""
@@ -41,6 +55,8 @@ class GroupedCommand(click.Command):
         for name, records in groups.items():
             with formatter.section(name):
                 formatter.write_dl(records)
+        if not self.policies:
+            return
         with formatter.section("Policies"):
             formatter.write_dl([(name, text) for name, (_, text) in POLICIES.items()])
 

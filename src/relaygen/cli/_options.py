@@ -16,7 +16,7 @@ from relaygen._types import Conversation, Sampling
 from relaygen.cli._help import collecting, option
 from relaygen.models import EMBEDDED_LARGE, EMBEDDED_SMALL, resolve
 from relaygen.policies import Policy
-from relaygen.profiles import load, make_policy
+from relaygen.profiles import load, policy_at
 
 if TYPE_CHECKING:
     from relaygen._api import Relay
@@ -36,6 +36,7 @@ class PairOptions:
     small: str | None = None
     profile: str = "embedded"
     policy: str = "relay"
+    level: str | None = None
     ctx: int = 4096
     threads: int | None = None
     ngl: int = 0
@@ -47,8 +48,7 @@ class PairOptions:
         Raises:
             ProfileError, UsageError: one of them makes no sense.
         """
-        profile = load(self.profile)
-        return profile, make_policy(self.policy, profile)
+        return policy_at(self.level, self.policy, load(self.profile))
 
     @property
     def on_cpu(self) -> bool:
@@ -143,6 +143,13 @@ pair_options = collecting(
             default="relay",
             show_default=True,
             help="Who writes when; see Policies below.",
+        ),
+        option(
+            PAIR,
+            "--level",
+            metavar="NAME",
+            help="How much the small model may write, for profiles that have levels: usually "
+            "careful, balanced or fast. Default: the profile's own cues.",
         ),
         option(
             PAIR,

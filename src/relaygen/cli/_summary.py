@@ -197,14 +197,14 @@ def _why_no_handoff(generation: Generation, shown: Shown) -> list[str]:
     usage, name = generation.usage, shown.policy.name
     if len(shown.policy.roles) < 2 or generation.finish == "cancelled" or usage.fallbacks:
         return []
-    if name not in ("relay", "one-shot"):
+    if name not in ("relay", "margin", "one-shot"):
         return [] if usage.handoffs else ["no sentence was handed to the small model"]
     if any(segment.cue for segment in generation.segments):
         return []
     wrote = "the small model wrote in the answer only"
     if not usage.handoffs:
         wrote = "the large model wrote everything"
-    another = "one-shot" if name == "relay" else "relay"
+    another = "relay" if name == "one-shot" else "one-shot"
     return [
         f"no cue fired: {wrote}; try --policy random:0.3, --policy {another} or another profile; "
         f"relaygen profile show {shown.profile} lists the cues"

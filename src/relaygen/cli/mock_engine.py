@@ -8,7 +8,7 @@ from typing import Any, Literal
 import click
 
 from relaygen._errors import UsageError
-from relaygen.cli._help import Command, option
+from relaygen.cli._help import Command, Number, option
 
 Decorator = Callable[[Command], Command]
 
@@ -36,9 +36,7 @@ def _option(group: str, *names: str, **settings: Any) -> Decorator:
 def _number(
     group: str, name: str, default: float, help: str, *, top: float | None = None
 ) -> Decorator:
-    return _option(
-        group, name, type=click.FloatRange(0, top), metavar="X", default=default, help=help
-    )
+    return _option(group, name, type=Number(0, top), metavar="X", default=default, help=help)
 
 
 def _count(group: str, name: str, default: int, help: str, *, least: int = 1) -> Decorator:

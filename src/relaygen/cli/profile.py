@@ -14,7 +14,7 @@ from relaygen.profiles import load, names, problems
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
-    from relaygen._profile import Profile
+    from relaygen._profile import Profile, ProfileLevel
 
 _WIDE = 100  # columns that the table of profiles needs
 
@@ -125,6 +125,10 @@ def _facts(one: Profile) -> list[tuple[str, str]]:
         (f"cues ({len(one.cues)})", _quoted(one.cues)),
         ("answer marks", _quoted(one.answer_markers)),
         *((f"one-shot {group}", _quoted(cues)) for group, cues in one.one_shot_groups.items()),
+        *(
+            (f"{name} ({len(level.cues)})", _level(level, one.level == name))
+            for name, level in one.levels.items()
+        ),
         ("sampling", sampling),
         ("in a row", f"at most {one.max_consecutive_delegations} delegations at bare cues"),
         ("source", source.source),
@@ -134,6 +138,18 @@ def _facts(one: Profile) -> list[tuple[str, str]]:
         *(("note", note) for note in source.notes),
     ]
     return [(label, value) for label, value in facts if value]
+
+
+def _level(level: ProfileLevel, default: bool) -> str:
+    """One level: its cues, and what else it says."""
+    said = ["the default"] if default else []
+    if level.utilization is not None:
+        said.append(f"utilization {100 * level.utilization:.0f} %")
+    if level.stay is not None and level.leave is not None:
+        said.append(f"policy {level.policy}, margins {level.stay:g} and {level.leave:g}")
+    if level.unproven:
+        said.append("unproven")
+    return "; ".join([*said, _quoted(level.cues)])
 
 
 def _quoted(words: tuple[str, ...]) -> str:

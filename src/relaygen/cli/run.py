@@ -96,7 +96,12 @@ def run(
             outcome = live.generate(task, show, waiting=screen.status)
             screen.end()
             if as_json:
-                origin = {"policy": pair.policy, "profile": profile.name, "seed": text.seed}
+                origin = {
+                    "policy": pair.policy,
+                    "profile": profile.name,
+                    "level": profile.level or None,
+                    "seed": text.seed,
+                }
                 _print_json(outcome, origin)
             elif not quiet:
                 shown = Shown(policy, pair.profile, prices, pair.on_cpu, outcome.cut)

@@ -17,7 +17,7 @@ from relaygen._profile import Profile
 from relaygen._types import Role
 from relaygen.cli import _options
 from relaygen.cli._config import config_option
-from relaygen.cli._help import GroupedCommand, collecting, option
+from relaygen.cli._help import GroupedCommand, Number, collecting, option
 from relaygen.cli._options import PairOptions, pair_options
 from relaygen.models import EMBEDDED_LARGE, EMBEDDED_SMALL
 from relaygen.policies import Policy
@@ -37,7 +37,8 @@ _URL_PATIENCE_S, _LOAD_PATIENCE_S = 30.0, 600.0
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _PACKAGES = ("fastapi", "starlette", "uvicorn", "uvloop", "httptools")
 _KINDS = click.Choice(["auto", "vllm", "llama-server", "completions"])
-_SECONDS = click.FloatRange(min=0, min_open=True)
+_LONGEST_S = 7 * 24 * 3600.0
+_SECONDS = Number(min=0, min_open=True, max=_LONGEST_S)
 _COUNT = click.IntRange(min=1)
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 _S, _E = Settings(), EngineOptions()
@@ -227,7 +228,8 @@ server_options = collecting(
         option(SERVER, "--root-path", metavar="PATH", default="",
                help="Path under which a proxy in front has this server, as /llm."),
         option(SERVER, "--served-model-name", metavar="NAME", default=_S.served_model_name,
-               show_default=True, help="What clients call the pair; NAME@POLICY picks a policy."),
+               show_default=True,
+               help="What clients call the pair; NAME@POLICY and NAME@LEVEL pick one."),
         option(REPLIES, "--reasoning-field", default=_S.reasoning_field, show_default=True,
                type=click.Choice(["reasoning_content", "reasoning", "both"]),
                help="Under which name the thinking is sent."),
@@ -256,7 +258,7 @@ server_options = collecting(
                default=_S.write_timeout, show_default=True,
                help="A client is dropped that for so long does not read, or does not send its "
                "whole request."),
-        option(FAILURES, "--drain", type=click.FloatRange(min=0), metavar="SECONDS",
+        option(FAILURES, "--drain", type=Number(0, _LONGEST_S), metavar="SECONDS",
                default=_S.drain, show_default=True,
                help="Running requests may go on for so long after SIGTERM or Ctrl-C."),
         option(SECURITY, "--api-key-file", type=_FILE, metavar="FILE",
@@ -305,9 +307,10 @@ def serve(pair: PairOptions, engines: EngineOptions, server: ServerOptions) -> N
             raise
         host = f"[{server.host}]" if ":" in server.host else server.host
         address = f"http://{host}:{sock.getsockname()[1]}{settings.root_path}"
+        at_level = f" at level {profile.level}" if profile.level else ""
         say(
             f"serving {settings.served_model_name!r} at {address}/v1, policy {pair.policy}, "
-            f"profile {profile.name}; docs at {address}/docs"
+            f"profile {profile.name}{at_level}; docs at {address}/docs"
         )
         if server.host not in _LOOPBACK and not keys:
             say(

@@ -25,7 +25,8 @@ _KINDS = ("auto", "vllm", "llama-server", "completions")
 class DetectedEngine:
     """A server at an address, of whatever kind. Nothing is opened before the first call.
 
-    As long as nobody answers, every call asks again, so a server may come up later.
+    As long as nobody answers, every call asks again, so a server may come up later; calls at the
+    same time share the answer, and one that is given up does not break off the others'.
 
     Args:
         url: ``http://host:port``.
@@ -57,7 +58,7 @@ class DetectedEngine:
         self._context = context
         self._template = template
         self._options = options
-        self._lock = PerLoop(asyncio.Lock)
+        self._meeting: PerLoop[list[asyncio.Task[Engine]]] = PerLoop(list)  # at most one
         self._engine: Engine | None = None
 
     @property
@@ -118,23 +119,32 @@ class DetectedEngine:
 
     async def aclose(self) -> None:
         """Close the connections. Safe to call twice."""
+        for meeting in self._meeting.take() or ():
+            meeting.cancel()
+            await asyncio.gather(meeting, return_exceptions=True)
         await self._wire.aclose()
         if self._engine is not None:
             await self._engine.aclose()
 
     async def _ready(self) -> Engine:
-        if self._engine is None:
-            async with self._lock.get():
-                if self._engine is None:
-                    kind = await self._found() if self._kind == "auto" else self._kind
-                    engine = self._made(kind)
-                    try:
-                        await engine.info()
-                    except BaseException:
-                        await engine.aclose()
-                        raise
-                    self._engine = engine
-        return self._engine
+        if self._engine is not None:
+            return self._engine
+        meeting = self._meeting.get()
+        if not meeting:
+            meeting.append(asyncio.ensure_future(self._meet()))
+            meeting[0].add_done_callback(lambda task: _over(meeting, task))
+        return await asyncio.shield(meeting[0])
+
+    async def _meet(self) -> Engine:
+        kind = await self._found() if self._kind == "auto" else self._kind
+        engine = self._made(kind)
+        try:
+            await engine.info()
+        except BaseException:
+            await engine.aclose()
+            raise
+        self._engine = engine
+        return engine
 
     def _made(self, kind: Kind) -> Engine:
         # Imported where it is used: each brings its own dependencies.
@@ -193,3 +203,9 @@ class DetectedEngine:
         if must and status in (401, 403):
             await self._wire.get(path)  # says what is wrong
         return answer
+
+
+def _over(meeting: list[asyncio.Task[Engine]], task: asyncio.Task[Engine]) -> None:
+    meeting.clear()
+    if not task.cancelled():
+        task.exception()  # perhaps nobody waits for it any more

@@ -29,6 +29,7 @@ from ._cpus import usable_cpus
 from ._gguf import Header, Vocabulary, read_header
 from ._per_loop import PerLoop
 from ._process import ChildProcess
+from ._scoring import Expected
 from .llama_server import LlamaServerEngine
 
 _BATCH_CPU, _BATCH_GPU = 64, 512
@@ -171,6 +172,34 @@ class EmbeddedEngine:
         finally:
             if not ended:
                 await server.settled(request.session)
+
+    async def score(
+        self, ids: Sequence[int], start: int, session: str
+    ) -> AsyncGenerator[Expected, None]:
+        """Position by position; see `LlamaServerEngine.score`.
+
+        Raises:
+            EngineError: as `info` and `LlamaServerEngine.score`.
+        """
+        server = await self._ready()
+        try:
+            async with aclosing(server.score(ids, start, session)) as found:
+                async for each in found:
+                    yield each
+        except EngineError as error:
+            raise await self._explained(error) from error
+
+    async def data(self, ids: Sequence[int]) -> tuple[bytes, ...]:
+        """The bytes of each id of a text.
+
+        Raises:
+            EngineError: as `info`, or an id is not in the vocabulary.
+        """
+        server = await self._ready()
+        try:
+            return await server.data(ids)
+        except EngineError as error:
+            raise await self._explained(error) from error
 
     async def release(self, session: str) -> None:
         """The conversation's cache slot is free for another."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
@@ -22,6 +22,7 @@ from ._completion import ChunkReader, body
 from ._fingerprint import fingerprint, probe_text
 from ._llama_chat import render
 from ._pieces import LocalPieces, RemotePieces, detokenize, ids_of, tokenize
+from ._scoring import UNKNOWN, Expected, check_fits, data_of, parse_llama_scores
 from ._slots import Slots
 from ._vocabulary import Vocabulary
 from ._wire import Wire, WireOptions
@@ -268,6 +269,48 @@ class LlamaServerEngine:
             ids.pop()
         self.redrawn += len(ids)
         return ids, turn
+
+    async def score(
+        self, ids: Sequence[int], start: int, session: str
+    ) -> AsyncGenerator[Expected, None]:
+        """One request per position, since the server gives nothing of a prompt; see `Scoring`.
+
+        Each computes one token, as the slot's cache holds the rest.
+
+        Raises:
+            ContextLengthError: the ids leave no room in the context.
+            EngineError: the server does not answer, or gives no probabilities.
+        """
+        check_fits(ids, (await self.info()).context, self._role)
+        slot = self._slots.lease(session, tuple(ids))
+        # Tokens inside a character have no entry in the answer. A bias does not change the
+        # probabilities that are reported, so a plain letter is drawn whatever is expected.
+        plain = (await self.tokenize("a"))[-1]
+        asked = {
+            "n_predict": 1,
+            "n_probs": 2,
+            "post_sampling_probs": False,
+            "logit_bias": [[plain, 1000]],
+            "temperature": 0.0,
+            "id_slot": slot,
+            "cache_prompt": True,
+            "response_fields": ["completion_probabilities"],
+            **self._extra,
+        }
+        for position in range(start, len(ids)):
+            if not position:
+                yield UNKNOWN  # the server refuses an empty prompt
+                continue
+            sent = {**asked, "prompt": list(ids[:position])}
+            yield parse_llama_scores(await self._wire.post("/completion", sent, session))
+
+    async def data(self, ids: Sequence[int]) -> tuple[bytes, ...]:
+        """The bytes of each id of a text; a character's first tokens may have none of it.
+
+        Raises:
+            EngineError: the server does not answer, or an id is not in the vocabulary.
+        """
+        return await data_of(self._pieces, ids)
 
     async def settled(self, session: str) -> None:
         """Wait until the server computes nothing for this conversation. Never raises.

@@ -15,6 +15,7 @@ from ._chat import as_json, split
 from ._fingerprint import fingerprint, probe_text
 from ._openai import IdReader, body, without_prompt
 from ._pieces import RemotePieces, ids_of
+from ._scoring import Expected, check_fits, data_of, parse_vllm_scores
 from ._wire import Events, Wire, WireOptions
 
 if TYPE_CHECKING:
@@ -261,6 +262,38 @@ class VllmEngine:
             while batch := await events.read():
                 await _pieces(reader, batch)
             await events.drain()
+
+    async def score(
+        self, ids: Sequence[int], start: int, session: str
+    ) -> AsyncGenerator[Expected, None]:
+        """All positions in one request; see `Scoring`. It does not read the server's prefix cache.
+
+        Raises:
+            ContextLengthError: the ids leave no room in the context.
+            EngineError: the server does not answer, or gives no log-probabilities of a prompt.
+        """
+        info = await self.info()
+        check_fits(ids, info.context, self._role)
+        if start >= len(ids):
+            return
+        sent = {
+            "model": self._model,
+            "prompt": list(ids),
+            "max_tokens": 1,
+            "temperature": 0.0,
+            "prompt_logprobs": 2,
+        }
+        reply = await self._wire.post("/v1/completions", sent, session)
+        for each in parse_vllm_scores(reply, len(ids), start):
+            yield each
+
+    async def data(self, ids: Sequence[int]) -> tuple[bytes, ...]:
+        """The bytes of each id of a text; a character's first tokens may have none of it.
+
+        Raises:
+            EngineError: the server does not answer.
+        """
+        return await data_of(self._pieces, ids)
 
     async def release(self, session: str) -> None:
         """The conversation's routing token, if there was one, is forgotten."""

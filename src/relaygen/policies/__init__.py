@@ -1,6 +1,7 @@
 """Policies decide who writes next; each is a pure state machine in a module of its own."""
 
 from .base import Decision, HandOff, Insert, Policy, Probe, Session, Start, Stay, Token
+from .margin import MarginPolicy
 from .one_shot import OneShotPolicy
 from .random import RandomPolicy
 from .relay import RelayPolicy
@@ -11,6 +12,7 @@ __all__ = [
     "HandOff",
     "Insert",
     "LargeOnly",
+    "MarginPolicy",
     "OneShotPolicy",
     "Policy",
     "Probe",

@@ -115,6 +115,24 @@ class Hinting(Protocol):
         ...
 
 
+@runtime_checkable
+class Streaming(Protocol):
+    """A policy that reads margins with every token, not from probes alone."""
+
+    @property
+    def streamed_margins(self) -> frozenset[Role]:
+        """The models whose delegated pieces come with their two best candidates.
+
+        They should be in `Policy.margins` too: those are checked beforehand.
+        """
+        ...
+
+
+def streamed_margins(policy: Policy) -> frozenset[Role]:
+    """The models whose margins a policy reads with every delegated token; most read none."""
+    return policy.streamed_margins if isinstance(policy, Streaming) else frozenset()
+
+
 class Policy(Protocol):
     """Configuration of a policy; stateless and shareable."""
 
@@ -135,7 +153,7 @@ class Policy(Protocol):
 
     @property
     def margins(self) -> frozenset[Role]:
-        """The models whose margins it reads, from probes; they are checked before they are used."""
+        """The models whose margins it reads; they are checked before they are used."""
         ...
 
     def start(self, start: Start) -> Session:

@@ -1,6 +1,16 @@
 """Profiles: shipped ones by name, users' own by path; TOML, validated, versioned."""
 
 from ._load import load, names, parse, problems
-from ._policy import POLICIES, make_policy
+from ._policy import LEVELED, POLICIES, make_policy, notes, policy_at
 
-__all__ = ["POLICIES", "load", "make_policy", "names", "parse", "problems"]
+__all__ = [
+    "LEVELED",
+    "POLICIES",
+    "load",
+    "make_policy",
+    "names",
+    "notes",
+    "parse",
+    "policy_at",
+    "problems",
+]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import re
 import sys
 from collections.abc import Iterator
 from importlib import resources
@@ -9,8 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .._errors import ProfileError
-from .._profile import Profile
+from .._profile import Profile, ProfileLevel
 from ..text.cues import CueSet
+from ._policy import POLICIES
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
@@ -87,7 +90,8 @@ def _validated(text: str, where: str) -> Profile | list[str]:
         return [f"not TOML: {error}"]
     except ValidationError as error:
         return [_line(issue) for issue in error.errors(include_url=False)]
-    return list(_inconsistencies(profile)) or profile
+    wrong = list(_inconsistencies(profile))
+    return wrong or (profile.at(profile.level) if profile.level else profile)
 
 
 def _line(issue: ErrorDetails) -> str:
@@ -97,6 +101,37 @@ def _line(issue: ErrorDetails) -> str:
     if issue["type"] in ("missing", "missing_argument"):
         return f"{place}: is missing"
     return f"{place}: {issue['msg'].removeprefix('Value error, ')}"
+
+
+_LEVEL_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")  # it stands behind name@
+
+
+def _level_problems(name: str, level: ProfileLevel, profile: Profile) -> Iterator[str]:
+    """What is wrong with one level."""
+    if not _LEVEL_NAME.fullmatch(name):
+        yield f"levels.{name}: a name has letters, digits, points, dashes and underscores only"
+    if name in POLICIES:
+        yield f"levels.{name}: that is the name of a policy"
+    if not level.cues or any(not cue.strip() for cue in level.cues):
+        yield f"levels.{name}.cues: {'an entry' if level.cues else 'it'} is empty"
+        return
+    known = CueSet(level.cues)
+    for marker in profile.answer_markers:
+        if marker in known:
+            yield f"levels.{name}.cues: {marker!r} is an answer marker too; it can be one only"
+    share = level.utilization
+    if share is not None and not 0.0 <= share <= 1.0:
+        yield f"levels.{name}.utilization: must be between 0 and 1"
+    thresholds = {"stay": level.stay, "leave": level.leave}
+    for threshold, value in thresholds.items():
+        if value is not None and not math.isfinite(value):
+            yield f"levels.{name}.{threshold}: must be a finite number"
+            return
+        if value is None and (level.policy == "margin" or set(thresholds.values()) != {None}):
+            yield f"levels.{name}.{threshold}: is missing"
+            return
+    if level.stay is not None and level.leave is not None and level.stay < level.leave:
+        yield f"levels.{name}.stay: must not be below leave"
 
 
 def _inconsistencies(profile: Profile) -> Iterator[str]:
@@ -112,6 +147,10 @@ def _inconsistencies(profile: Profile) -> Iterator[str]:
     for group, group_cues in profile.one_shot_groups.items():
         if any(not cue.strip() for cue in group_cues):
             yield f"one_shot_groups.{group}: an entry is empty"
+    for name, level in profile.levels.items():
+        yield from _level_problems(name, level, profile)
+    if profile.level and profile.level not in profile.levels:
+        yield f"level: there is no level {profile.level!r}"
     if profile.max_consecutive_delegations < 1:
         yield "max_consecutive_delegations: must be at least 1"
     if profile.thinking == "none" and profile.prefill:

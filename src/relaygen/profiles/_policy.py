@@ -6,19 +6,71 @@ from collections.abc import Callable, Mapping
 
 from .._errors import UsageError
 from .._profile import Profile
-from ..policies import LargeOnly, OneShotPolicy, Policy, RandomPolicy, RelayPolicy, SmallOnly
+from ..policies import (
+    LargeOnly,
+    MarginPolicy,
+    OneShotPolicy,
+    Policy,
+    RandomPolicy,
+    RelayPolicy,
+    SmallOnly,
+)
 from ..policies.one_shot import CUE_GROUPS, DEFAULT_GROUPS, group_cues
 from ..text.cues import CueSet
 
+LEVELED = ("relay", "margin")
+"""The policies for which a profile's level makes a difference."""
+
 
 def _relay(profile: Profile, option: str) -> Policy:
+    level = profile.in_force
+    if level is not None and level.policy == "margin":
+        return _margin(profile, "")
+    return RelayPolicy(
+        _cues(profile), CueSet(profile.answer_markers), profile.max_consecutive_delegations
+    )
+
+
+def _margin(profile: Profile, option: str) -> Policy:
+    stay, leave = _thresholds(profile, option)
+    return MarginPolicy(
+        _cues(profile),
+        stay,
+        leave,
+        CueSet(profile.answer_markers),
+        profile.max_consecutive_delegations,
+    )
+
+
+def _thresholds(profile: Profile, option: str) -> tuple[float, float]:
+    if option:
+        try:
+            stay, leave = map(float, option.split(":"))
+        except ValueError:
+            raise UsageError(
+                f"margin takes two thresholds, STAY:LEAVE, not {option[:100]!r}",
+                hint="for example margin:0.9:0.3",
+            ) from None
+        return stay, leave
+    level = profile.in_force
+    if level is None or level.stay is None or level.leave is None:
+        able = [name for name, each in profile.levels.items() if each.stay is not None]
+        raise UsageError(
+            "margin needs the margins at which the small model stays and leaves",
+            hint="for example margin:0.9:0.3"
+            + (f", or a level of the profile: {', '.join(able)}" if able else ""),
+        )
+    return level.stay, level.leave
+
+
+def _cues(profile: Profile) -> CueSet:
     cues = CueSet(profile.cues)
     if not cues:
         raise UsageError(
             f"profile {profile.name!r} has no cues",
             hint="choose another policy, or a profile with cues",
         )
-    return RelayPolicy(cues, CueSet(profile.answer_markers), profile.max_consecutive_delegations)
+    return cues
 
 
 def _one_shot(profile: Profile, option: str) -> Policy:
@@ -53,6 +105,11 @@ def _small(profile: Profile, option: str) -> Policy:
 
 POLICIES: Mapping[str, tuple[Callable[[Profile, str], Policy], str]] = {
     "relay": (_relay, "delegate the rest of a sentence at each switch cue (the default)"),
+    "margin": (
+        _margin,
+        "the same while the small model is sure: margin:0.9:0.3 lets it go on after a sentence at "
+        "margins from 0.9, and hands back below 0.3",
+    ),
     "one-shot": (
         _one_shot,
         "hand over for good at the first cue; also one-shot:classic",
@@ -76,3 +133,32 @@ def make_policy(spec: str, profile: Profile) -> Policy:
     if colon and name in ("relay", "large", "small"):
         raise UsageError(f"policy {name} takes no option", hint=f"drop {colon + option!r}")
     return POLICIES[name][0](profile, option)
+
+
+def policy_at(level: str | None, spec: str, profile: Profile) -> tuple[Profile, Policy]:
+    """The profile with the level in force, and the policy there; None leaves the profile as it is.
+
+    Raises:
+        UsageError: there is no such level or policy, or the policy has no levels.
+    """
+    if level is None:
+        return profile, make_policy(spec, profile)
+    profile = profile.at(level)
+    policy = make_policy(spec, profile)
+    if policy.name not in LEVELED:
+        raise UsageError(
+            f"policy {policy.name} has no levels",
+            hint="drop the level, or use the policy relay or margin",
+        )
+    return profile, policy
+
+
+def notes(profile: Profile, policy: Policy) -> tuple[str, ...]:
+    """What the reader of a result should know of the profile's level in force."""
+    level = profile.in_force
+    if level is None or not level.unproven or policy.name not in LEVELED:
+        return ()
+    return (
+        f"level {profile.level} of profile {profile.name} is unproven: "
+        "its cues were chosen without statistical evidence",
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import ssl
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -87,7 +88,7 @@ def engine_at(url: str, role: Role, options: EngineOptions, env: Mapping[str, st
         first_timeout=options.first_timeout if role == "large" else options.small_timeout,
         connect_timeout=options.connect_timeout,
         headers=headers(options.engine_header),
-        ca=None if options.ca is None else str(_existing(options.ca)),
+        ca=None if options.ca is None else str(_certificates(options.ca)),
         proxy=options.proxy,
         role=role,
     )
@@ -136,9 +137,12 @@ def client_keys(file: Path | None, env: Mapping[str, str]) -> tuple[str, ...]:
     """The keys of clients, from a file and from the environment.
 
     Raises:
-        UsageError: the file cannot be read, or holds none.
+        UsageError: the file cannot be read, or one of them holds none.
     """
-    keys = keys_in(env.get("RELAYGEN_SERVE_API_KEYS", "").replace(",", "\n"))
+    given = env.get("RELAYGEN_SERVE_API_KEYS", "")
+    keys = keys_in(given.replace(",", "\n"))
+    if given and not keys:  # whoever sets it does not want an open server
+        raise UsageError("RELAYGEN_SERVE_API_KEYS holds no key", hint="separate keys by commas")
     if file is not None:
         found = keys_in(_read(file))
         if not found:
@@ -161,7 +165,13 @@ def _read(path: Path) -> str:
         raise UsageError(f"cannot read {path}: {why}") from None
 
 
-def _existing(path: Path) -> Path:
+def _certificates(path: Path) -> Path:
     if not os.access(path, os.R_OK):
         raise UsageError(f"cannot read {path}")
+    try:
+        ssl.create_default_context(cafile=path)
+    except OSError:
+        raise UsageError(
+            f"{path} holds no certificates", hint="give a file of certificates in PEM form"
+        ) from None
     return path

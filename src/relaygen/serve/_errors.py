@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,6 +16,7 @@ from .._errors import (
     UsageError,
 )
 
+_SOCKET = re.compile(r" ?\('[^']*', \d+(, \d+)*\)")  # as asyncio names one
 RETRY_AFTER_S = 2
 """What a client is told to wait where nothing better is known."""
 
@@ -112,4 +114,5 @@ def _sentence(error: RelayGenError) -> str:
 
 def without_address(text: str) -> str:
     """One line in which an engine's address does not stand."""
+    text = _SOCKET.sub("", text)
     return " ".join("its server" if "://" in word else word for word in text.split())

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 HONOURED: Mapping[str, str] = {
-    "model": "the served name; `name@policy[:option]`, `name@large`, `name@small` pick a policy",
+    "model": "the served name; `name@policy[:option]` picks a policy, `name@large` one model, "
+    "`name@level` a level",
     "messages": "chat; text content only, as a string or as text parts",
     "prompt": "completions; one text or one list of token ids, continued as it is",
     "stream": "server-sent events, every token its own",
@@ -41,7 +42,7 @@ HONOURED: Mapping[str, str] = {
     "tools": "functions, where the profile has a tool format",
     "tool_choice": "`auto` or `none`",
     "parallel_tool_calls": "false ends the answer after the first call",
-    "relay": "`policy`: as after the @ in `model`; `annotate`: each chunk says who wrote it",
+    "relay": "`policy`, `level`: as after the @ in `model`; `annotate`: chunks say who wrote them",
 }
 """Fields that do what their documentation says."""
 

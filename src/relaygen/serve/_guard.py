@@ -13,7 +13,7 @@ from typing import Any
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ._errors import ApiError
-from ._logs import Log
+from ._logs import Log, failure
 
 OPEN_PATHS = ("/health", "/ready")
 """Answered without a key: a load balancer has none."""
@@ -90,12 +90,12 @@ class Guard:
             await self._serve(scope, receive, marked, headers, path)
         except Exception as error:
             status = 500  # which the application's outermost layer sends
-            note["exception"] = type(error).__name__
+            note |= failure(error)
             raise
         finally:
             if path not in OPEN_PATHS:
                 self._log.line(
-                    "error" if (status or 0) >= 500 else "info",
+                    "error" if (status or 0) >= 500 or "traceback" in note else "info",
                     "request",
                     request_id=id,
                     method=scope["method"],

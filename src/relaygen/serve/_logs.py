@@ -6,6 +6,7 @@ import json
 import logging
 import sys
 import time
+import traceback
 from collections.abc import Callable
 from datetime import datetime, timezone
 from typing import Any, TextIO
@@ -13,6 +14,8 @@ from typing import Any, TextIO
 from .._results import Usage
 
 Write = Callable[[str], object]
+
+_MOST_CAUSES = 5
 
 
 class Log:
@@ -38,6 +41,19 @@ def now(seconds: float | None = None) -> str:
     """ISO 8601 in UTC, with milliseconds."""
     moment = datetime.fromtimestamp(time.time() if seconds is None else seconds, timezone.utc)
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def failure(error: BaseException) -> dict[str, str]:
+    """What a line says of an exception that nobody expected: its class and where it was raised.
+
+    Never its text, which may hold what a client sent.
+    """
+    told: list[str] = []
+    seen: BaseException | None = error
+    while seen is not None and len(told) < _MOST_CAUSES:
+        told.insert(0, "".join(traceback.format_tb(seen.__traceback__)) + type(seen).__name__)
+        seen = seen.__cause__ or (None if seen.__suppress_context__ else seen.__context__)
+    return {"exception": type(error).__name__, "traceback": "\n\n".join(told)}
 
 
 def usage_fields(usage: Usage) -> dict[str, Any]:
@@ -71,11 +87,11 @@ class JsonHandler(logging.Handler):
         self._log = log
 
     def emit(self, record: logging.LogRecord) -> None:
-        """One line; of an exception its class only, for its text may hold what a client sent."""
+        """One line."""
         error = record.exc_info[1] if record.exc_info else None
         self._log.line(
             record.levelname.lower(),
             "server",
             message=" ".join(record.getMessage().split()),
-            error=type(error).__name__ if error is not None else None,
+            **({} if error is None else failure(error)),
         )

@@ -104,9 +104,10 @@ class StreamOptions(_Loose):
 
 
 class RelayOptions(_Strict):
-    """What is ours: the policy, and whether each chunk says which model wrote it."""
+    """What is ours: policy, level, and whether each chunk says which model wrote it."""
 
     policy: Annotated[str, Field(max_length=100)] | None = None
+    level: Annotated[str, Field(max_length=100)] | None = None
     annotate: bool | None = None
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from .._results import Finish, Generation, ModelUsage, Usage
 from .._types import ToolCall
+from ._errors import without_address
 from ._settings import ReasoningField
 from ._tasks import Order
 
@@ -121,6 +122,7 @@ def relay_dict(order: Order, generation: Generation) -> dict[str, Any]:
     usage = generation.usage
     return {
         "policy": order.policy,
+        "level": order.level or None,
         "tokens": {
             "large": usage.large_tokens,
             "small": usage.small_tokens,
@@ -139,7 +141,7 @@ def relay_dict(order: Order, generation: Generation) -> dict[str, Any]:
         },
         "cached_share": {"large": cached_share(usage.large), "small": cached_share(usage.small)},
         "finish": generation.finish,
-        "notes": list(generation.notes),
+        "notes": [without_address(note) for note in generation.notes],
     }
 
 

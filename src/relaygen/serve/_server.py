@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import signal
 import socket
@@ -16,10 +17,12 @@ from fastapi import FastAPI
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from .._errors import RelayGenError
-from ._logs import JsonHandler
+from ._logs import JsonHandler, failure
 from ._service import Service
 from ._stream import ABORT
 
+MAX_HEAD = 64 * 1024
+"""Bytes of a request's line and headers."""
 _GRACE_S = 5  # for what was cut to say so
 _KEEP_ALIVE_S = 75  # longer than proxies keep theirs, so that they close first
 
@@ -41,13 +44,67 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 class Protocol(HttpToolsProtocol):
-    """Lets the application end a connection whose client does not read."""
+    """Lets the application end a connection whose client does not read, and bounds a request's head
+    in bytes and in time: the application sees no request before that is complete."""
+
+    _head: int | None = None  # bytes of the head that is being read
+    _timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: Any) -> None:
+        """A client has as long for the head as for the body."""
+        super().connection_made(transport)
+        self._watch()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """It is gone."""
+        self._unwatch()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes."""
+        super().data_received(data)
+        if self._head is None:
+            return
+        self._head += len(data)
+        if self._head > MAX_HEAD:
+            self._refuse(b"431 Request Header Fields Too Large")
 
     def on_message_begin(self) -> None:
         """A request begins."""
         super().on_message_begin()
         extensions: dict[str, Any] = {ABORT: self.transport.abort}
         self.scope["extensions"] = extensions
+        self._head = 0
+        self._watch()
+
+    def on_headers_complete(self) -> None:
+        """Its head is there."""
+        self._head = None
+        self._unwatch()
+        super().on_headers_complete()
+
+    def _watch(self) -> None:
+        self._unwatch()
+        app: Any = self.config.app
+        seconds = app.state.service.settings.write_timeout
+        self._timer = self.loop.call_later(seconds, self._late)
+
+    def _unwatch(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _late(self) -> None:
+        if self.cycle is not None and not self.cycle.response_complete:
+            self._watch()  # an answer before it is still on its way
+        else:
+            self._refuse(b"408 Request Timeout")
+
+    def _refuse(self, status: bytes) -> None:
+        self._head = None
+        if not self.transport.is_closing():
+            head = b"HTTP/1.1 %b\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
+            self.transport.write(head % status)
+            self.transport.close()
 
 
 class Server(uvicorn.Server):
@@ -83,10 +140,14 @@ class Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Listen, then look at the engines: a slow one must not keep ``/health`` from answering."""
-        import asyncio
-
         await super().startup(sockets)
-        self._starting = asyncio.ensure_future(self._begin())
+        self._starting = asyncio.ensure_future(self._look())
+
+    async def _look(self) -> None:
+        try:
+            await self._begin()
+        except Exception as error:
+            self._service.log.line("error", "start", **failure(error))
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Close."""

@@ -24,7 +24,7 @@ from ._checks import Answering
 from ._chunks import Chunks
 from ._errors import ApiError, api_error, internal, unavailable
 from ._limits import Admission
-from ._logs import Log, usage_fields
+from ._logs import Log, failure, usage_fields
 from ._models import Models
 from ._requests import ChatRequest, CompletionRequest
 from ._responses import Heading, completion
@@ -129,7 +129,7 @@ class Service:
         except RelayGenError as error:
             problem = api_error(error)
         except Exception as error:
-            note["exception"] = type(error).__name__
+            note |= failure(error)
             problem = internal()
         note["error"] = problem.code or problem.type
         return response(problem)
@@ -208,10 +208,12 @@ class Service:
             wish = request.headers.get(ANNOTATE_HEADER)
             annotate = self.settings.annotate if wish is None else wish.lower() in ("1", "true")
 
-        def ended(error: str | None) -> None:
+        def ended(code: str | None, error: Exception | None) -> None:
             note.update(running.note())
+            if code is not None:
+                note["error"] = code
             if error is not None:
-                note["error"] = error
+                note.update(failure(error))
 
         field = self.settings.reasoning_field
         return StreamReply(

@@ -53,7 +53,7 @@ class StreamReply(Response):
         attendance: where the work is known.
         headers: of the reply.
         ping, write_timeout: seconds, see `Settings`.
-        ended: told how it went: the generation if any, and the error if any.
+        ended: told how it went: a code where it failed, and an exception that nobody expected.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class StreamReply(Response):
         headers: Mapping[str, str],
         ping: float,
         write_timeout: float,
-        ended: Callable[[str | None], None],
+        ended: Callable[[str | None, Exception | None], None],
     ) -> None:
         super().__init__()
         self._order = order
@@ -90,6 +90,7 @@ class StreamReply(Response):
         """Send the reply."""
         self._send = send
         problem: ApiError | None = None
+        defect: Exception | None = None
         code: str | None = None
         timer = asyncio.ensure_future(self._watch(work := _Work()))
         try:
@@ -107,8 +108,7 @@ class StreamReply(Response):
         except RelayGenError as error:
             problem = api_error(error)
         except Exception as error:
-            problem = internal()
-            code = type(error).__name__
+            problem, defect = internal(), error
         finally:
             others = [task for task in (timer, self._pinging) if task is not None]
             for task in others:
@@ -117,7 +117,7 @@ class StreamReply(Response):
         if problem is not None:
             code = code or problem.code or problem.type
             await self._fail(problem)
-        self._ended(code)
+        self._ended(code, defect)
 
     async def _fail(self, problem: ApiError) -> None:
         if not self._started:

@@ -35,6 +35,7 @@ class Order:
         task: what the relay does.
         model: the name in the reply.
         policy: as written by whoever chose it.
+        level: the profile's level in force; "" where none is.
         stream: whether the reply is a stream.
         include_usage: whether the stream ends with the usage.
         annotate: whether each chunk says who wrote it; None where the request is silent.
@@ -52,6 +53,7 @@ class Order:
     tools: bool = False
     one_call: bool = False
     chat: bool = True
+    level: str = ""
 
 
 class Orders:
@@ -111,7 +113,9 @@ class Orders:
         gates: Gates,
     ) -> Order:
         relay = request.relay
-        model, spec, policy = self._models.pick(request.model, relay.policy if relay else None)
+        wishes = (relay.policy, relay.level) if relay else (None, None)
+        choice = self._models.pick(request.model, *wishes)
+        policy = choice.policy
         options = request.stream_options
         if options is not None and options.include_usage and not request.stream:
             raise invalid("stream_options need stream", "stream_options")
@@ -130,11 +134,13 @@ class Orders:
             retries=settings.retries,
             rescue=settings.rescue,
             hints=settings.hints,
+            notes=choice.notes,
         )
         return Order(
             task,
-            model,
-            spec,
+            choice.name,
+            choice.spec,
+            level=choice.level,
             stream=bool(request.stream),
             include_usage=bool(options and options.include_usage),
             annotate=relay.annotate if relay else None,

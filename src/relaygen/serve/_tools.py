@@ -122,6 +122,13 @@ def read_call(body: str) -> ToolCall | None:
     name, arguments = call.get("name"), call.get("arguments", {})
     if not isinstance(name, str) or not name or not isinstance(arguments, dict):
         return None
-    return ToolCall(
-        f"call_{secrets.token_hex(12)}", name, json.dumps(arguments, ensure_ascii=False)
-    )
+    try:
+        name.encode()
+        text = json.dumps(arguments, ensure_ascii=False, allow_nan=False)
+    except ValueError:  # half a character, or what Python alone takes for a number in JSON
+        return None
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # half a character, which JSON may write as an escape
+        text = json.dumps(arguments)
+    return ToolCall(f"call_{secrets.token_hex(12)}", name, text)

@@ -19,6 +19,12 @@ class CallSpan:
         self._tail = ""
         self.open = False
 
+    @property
+    def opening(self) -> bool:
+        """Whether the text ends in a beginning of the opening tag."""
+        sizes = range(1, len(self._opening))
+        return not self.open and any(self._tail.endswith(self._opening[:n]) for n in sizes)
+
     def feed(self, text: str) -> bool:
         """Whether a call is open behind this text."""
         seen = self._tail + text
