@@ -105,7 +105,7 @@ def main() -> None:
     given = parser.parse_args()
     servers = {role: start(role) for role in PORTS}
     try:
-        records = []
+        records: list[dict[str, Any]] = []
         for number in range(3 * given.runs):  # an answer without a long enough segment counts not
             if sum(bool(record["fell_back_at"]) for record in records) == given.runs:
                 break

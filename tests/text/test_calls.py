@@ -29,6 +29,15 @@ def test_tags_may_be_split() -> None:
     assert states(["<tool", "_call>{", "}</tool_", "call>"]) == [False, True, True, False]
 
 
+def test_a_tag_that_has_begun() -> None:
+    span = CallSpan(*TAGS)
+    begun = []
+    for part in ["a < b", " <", "tool_c", "all", ">", "</", "tool_call>", "<tool_cat"]:
+        span.feed(part)
+        begun.append(span.opening)
+    assert begun == [False, True, True, True, False, False, False, False]
+
+
 def test_several_calls_in_one_part() -> None:
     assert states(["<tool_call>a</tool_call><tool_call>b"]) == [True]
     assert states(["<tool_call>a</tool_call><tool_call>b</tool_call>"]) == [False]
