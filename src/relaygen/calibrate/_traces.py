@@ -22,6 +22,7 @@ from ..engines._scoring import Spelling
 from ..engines.base import Engine
 from ..policies import LargeOnly
 from ..relay import Generating
+from ._adapters import adapter
 from ._progress import Clock, Progress, Step, silent
 from ._records import Trace, TraceFinish, append, lines, read
 
@@ -281,6 +282,7 @@ async def import_traces(
     """
     engine = relay.engines["large"]
     info = await engine.info()
+    engine = adapter(engine)
     if not isinstance(engine, Spelling):
         raise UsageError("this engine cannot tell the bytes of token ids")
     known = {trace.id: trace for trace in read(path, Trace)}

@@ -22,6 +22,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "run": ("relaygen.cli.run:run", "Answer one question with both models."),
     "chat": ("relaygen.cli.chat:chat", "Talk with the pair."),
     "serve": ("relaygen.cli.serve:serve", "Serve the pair to any OpenAI client."),
+    "calibrate": ("relaygen.cli.calibrate:calibrate", "Find a pair's cues, with evidence."),
     "models": ("relaygen.cli.models:models", "List and fetch the embedded pair's model files."),
     "profile": ("relaygen.cli.profile:profile", "Show and check profiles."),
     "mock-engine": (

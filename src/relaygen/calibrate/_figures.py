@@ -1,0 +1,189 @@
+"""The geometry of the report's two figures: numbers in, coordinates out; the template draws.
+
+Lengths are units of the SVG's view box, which are pixels at full width.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ._outcome import CueResult, Level, Point
+
+_Scale = Callable[[float], float]
+
+WIDTH = 860.0
+ROW = 24.0
+MOST_ROWS = 48
+_TOP, _HEAD, _FOOT = 12.0, 30.0, 46.0
+_FOREST = (176.0, 730.0)  # left and right edge of the forest plot's axis
+_CURVE = (64.0, 830.0)
+_CURVE_HEIGHT = 340.0
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """A place on an axis and what is written there."""
+
+    at: float
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One cue's interval in the forest plot."""
+
+    cue: CueResult
+    y: float
+    low: float
+    at: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class Forest:
+    """The forest plot; `hidden` is how many testable cues it leaves out."""
+
+    height: float
+    bottom: float
+    zero: float
+    rows: tuple[Row, ...]
+    ticks: tuple[Tick, ...]
+    hidden: int
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A level on the curve, and where its name ends (to the left) or begins (`right`)."""
+
+    level: Level
+    x: float
+    y: float
+    right: bool
+    label_y: float
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """Utilization to mean delegated margin, as an SVG path."""
+
+    height: float
+    bottom: float
+    path: str
+    dots: tuple[tuple[float, float, Point], ...]
+    marks: tuple[Mark, ...]
+    x_ticks: tuple[Tick, ...]
+    y_ticks: tuple[Tick, ...]
+    overall: float
+
+
+def forest(cues: Sequence[CueResult]) -> Forest | None:
+    """The testable cues, the selected ones first to be kept; None where none is testable."""
+    tested = [cue for cue in cues if cue.testable and _known(cue.effect, cue.low, cue.high)]
+    tested.sort(key=lambda cue: (-cue.effect, cue.name))
+    kept = sorted(tested, key=lambda cue: not cue.selected)[:MOST_ROWS]
+    shown = [cue for cue in tested if cue in kept]
+    if not shown:
+        return None
+    low = min(0.0, *(cue.low for cue in shown))
+    high = max(0.0, *(cue.high for cue in shown))
+    values = ticks(low, high)
+    low, high = min(low, values[0]), max(high, values[-1])
+    left, right = _FOREST
+
+    def across(value: float) -> float:
+        return round(left + (value - low) / (high - low) * (right - left), 1)
+
+    rows = tuple(
+        Row(
+            cue,
+            _HEAD + ROW * (number + 0.5),
+            across(cue.low),
+            across(cue.effect),
+            across(cue.high),
+        )
+        for number, cue in enumerate(shown)
+    )
+    bottom = _HEAD + ROW * len(rows)
+    return Forest(
+        bottom + _FOOT,
+        bottom,
+        across(0.0),
+        rows,
+        tuple(Tick(across(value), _signed(value)) for value in values),
+        len(tested) - len(shown),
+    )
+
+
+def curve(points: Sequence[Point], levels: Sequence[Level], overall: float) -> Curve | None:
+    """The curve with its levels; None where there are no two points to join."""
+    known = [point for point in points if _known(point.utilization, point.margin)]
+    marked = [level for level in levels if _known(level.utilization, level.margin)]
+    if len(known) < 2 or not _known(overall):
+        return None
+    known.sort(key=lambda point: point.utilization)
+    margins = [*(point.margin for point in known), *(level.margin for level in marked), overall]
+    lowest = min(known[0].utilization, *(level.utilization for level in marked), 1.0)
+    x_values = ticks(lowest, 1.0)
+    y_values = ticks(min(margins), max(margins), count=5)
+    digits = 3 if y_values[1] - y_values[0] < 0.0099 else 2
+    x_low, x_high = min(lowest, x_values[0]), 1.0
+    y_low, y_high = y_values[0], y_values[-1]
+    left, right = _CURVE
+    bottom = _CURVE_HEIGHT - _FOOT
+
+    def across(value: float) -> float:
+        return round(left + (value - x_low) / ((x_high - x_low) or 1.0) * (right - left), 1)
+
+    def up(value: float) -> float:
+        return round(bottom - (value - y_low) / ((y_high - y_low) or 1.0) * (bottom - _TOP), 1)
+
+    dots = tuple((across(one.utilization), up(one.margin), one) for one in known)
+    path = "M" + " L".join(f"{x} {y}" for x, y, _ in dots)
+    return Curve(
+        _CURVE_HEIGHT,
+        bottom,
+        path,
+        dots,
+        _marks(marked, across, up),
+        tuple(Tick(across(value), f"{100 * value:.0f} %") for value in x_values if value <= 1.0),
+        tuple(Tick(up(value), f"{value:.{digits}f}") for value in y_values),
+        up(overall),
+    )
+
+
+def _marks(levels: Sequence[Level], across: _Scale, up: _Scale) -> tuple[Mark, ...]:
+    """Levels and their names: above and to the left, where the line seldom is; none on another."""
+    marks: list[Mark] = []
+    for level in sorted(levels, key=lambda level: level.utilization):
+        x, y = across(level.utilization), up(level.margin)
+        label = max(_TOP + 10.0, y - 12.0)
+        while any(abs(x - one.x) < 150 and abs(label - one.label_y) < 16 for one in marks):
+            label -= 17.0
+        marks.append(Mark(level, x, y, x < _CURVE[0] + 150, label))
+    return tuple(marks)
+
+
+def ticks(low: float, high: float, count: int = 6) -> tuple[float, ...]:
+    """Round numbers from at or below `low` to at or above `high`, about `count` steps apart."""
+    span = high - low
+    if not span > 0.0:
+        return (low - 0.05, low, low + 0.05)
+    raw = span / count
+    power = 10.0 ** math.floor(math.log10(raw))
+    step = next((power * size for size in (1.0, 2.0, 5.0) if power * size >= raw), power * 10)
+    first = math.floor(low / step + 1e-9)
+    last = math.ceil(high / step - 1e-9)
+    return tuple(round(number * step, 10) + 0.0 for number in range(first, last + 1))
+
+
+def _signed(value: float) -> str:
+    text = f"{value:+.3f}".rstrip("0").rstrip(".")
+    return "0" if text in ("+0", "-0") else text.replace("-", "−")
+
+
+def _known(*values: float | None) -> bool:
+    return all(value is not None and math.isfinite(value) for value in values)

@@ -1,0 +1,107 @@
+"""A calibration's progress on stderr: a bar on a terminal, else a plain line now and then."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import Task, TaskID
+
+    from relaygen.calibrate._progress import Progress, Step
+
+EVERY_S = 15.0  # between plain lines
+_DOING = {"traces": "writing traces", "score": "scoring"}
+
+
+@contextmanager
+def show_steps() -> Iterator[Progress]:
+    """Give a progress callback for the steps of a calibration that writes to stderr."""
+    from rich.console import Console
+
+    console = Console(stderr=True, highlight=False)
+    if console.is_terminal and not console.is_dumb_terminal:
+        with _bars(console) as progress:
+            yield progress
+    else:
+        yield PlainSteps(lambda line: click.echo(line, err=True))
+
+
+class PlainSteps:
+    """One line at each step's start and end, for each note, and else at most one in ``EVERY_S``.
+
+    Args:
+        write: takes a line without its end.
+        clock: seconds that only grow.
+    """
+
+    def __init__(
+        self, write: Callable[[str], None], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._write = write
+        self._clock = clock
+        self._name = ""
+        self._next = 0.0
+
+    def __call__(self, step: Step, /) -> None:
+        """Write what is worth a line."""
+        if step.note:
+            self._write(step.note)
+            return
+        if step.name == self._name and self._clock() < self._next and step.done < step.total:
+            return
+        self._name = step.name
+        self._next = self._clock() + EVERY_S
+        left = f", {left_text(step.left)}" if step.left and step.done < step.total else ""
+        self._write(f"{_DOING[step.name]}: {step.done} of {step.total}{left}")
+
+
+def left_text(seconds: float | None) -> str:
+    """Time left, for people: rounded up, since it always takes longer."""
+    if seconds is None:
+        return ""
+    if seconds < 60:
+        return "under a minute left"
+    minutes = int(-(-seconds // 60))
+    if minutes < 90:
+        return f"about {minutes} min left"
+    return f"about {minutes // 60} h {minutes % 60:02d} min left"
+
+
+@contextmanager
+def _bars(console: Console) -> Iterator[Progress]:
+    from rich.progress import BarColumn, MofNCompleteColumn, ProgressColumn, TextColumn
+    from rich.progress import Progress as Bars
+    from rich.text import Text
+
+    class Left(ProgressColumn):
+        """Counts down between two traces, which may take minutes each."""
+
+        def render(self, task: Task) -> Text:
+            until = task.fields.get("until")
+            left = None if until is None else max(0.0, until - time.monotonic())
+            return Text(left_text(left), "dim")
+
+    columns: list[ProgressColumn] = [TextColumn("{task.description}", markup=False)]
+    if console.width >= 70:
+        columns.append(BarColumn(bar_width=24))
+    columns += [MofNCompleteColumn(), Left()]
+    with Bars(*columns, console=console, transient=True) as bars:
+        tasks: dict[str, TaskID] = {}
+
+        def show(step: Step, /) -> None:
+            if step.note:
+                bars.console.print(Text(step.note))
+            if step.name not in tasks:
+                for task in tasks.values():
+                    bars.update(task, visible=False)
+                tasks[step.name] = bars.add_task(_DOING[step.name], total=step.total, until=None)
+            until = None if step.left is None else time.monotonic() + step.left
+            bars.update(tasks[step.name], completed=step.done, total=step.total, until=until)
+
+        yield show

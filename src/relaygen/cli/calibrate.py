@@ -1,0 +1,373 @@
+"""``relaygen calibrate``: from questions to a profile for one pair, with evidence."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import click
+
+from relaygen._errors import MissingExtraError, UsageError
+from relaygen.cli import _options
+from relaygen.cli._help import GroupedCommand, Number, collecting, option
+from relaygen.cli._options import PAIR, PairOptions
+from relaygen.models import EMBEDDED_LARGE, EMBEDDED_SMALL
+from relaygen.policies import LargeOnly
+from relaygen.profiles import load
+
+if TYPE_CHECKING:
+    from relaygen.calibrate._job import Job
+
+DATA = "The data"
+SELECTION = "The selection"
+FILES = "Files"
+STEPS = ("traces", "score", "select", "report")
+
+_SHIPPED = "the shipped questions"
+_TOKENS = {"none": 1024, "tags": 8192}  # of a trace, by thinking style
+_COUNT = click.IntRange(min=1)
+_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+_MODEL = "a server's URL (http://HOST:PORT), a GGUF file, a catalogue name or a hub id"
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The command's options, as the user gave them."""
+
+    data: Path | None
+    large: str | None
+    small: str | None
+    profile: str
+    ctx: int
+    threads: int | None
+    ngl: int
+    no_mirror: bool
+    n: int | None
+    runs: int
+    seed: int
+    max_tokens: int | None
+    question_suffix: str | None
+    import_traces: Path | None
+    scorer: Literal["small", "large"]
+    cues: Path | None
+    mine: bool
+    rule: str
+    min_effect: float
+    out: Path
+    work: Path | None
+    step: str | None
+
+    @property
+    def folder(self) -> Path:
+        """Where the calibration keeps its files."""
+        return self.work or self.out.parent / f"calibration-{self.out.stem}"
+
+    @property
+    def pair(self) -> PairOptions:
+        """For opening the engines."""
+        return PairOptions(
+            self.large,
+            self.small,
+            profile=self.profile,
+            policy="large",
+            ctx=self.ctx,
+            threads=self.threads,
+            ngl=self.ngl,
+            no_mirror=self.no_mirror,
+        )
+
+    def _most(self, tokens: int) -> int:
+        """As many as an embedded engine's context leaves behind a question."""
+        return tokens if _options.is_url(self.large) else min(tokens, max(1, self.ctx * 3 // 4))
+
+    def job(self) -> Job:
+        """The calibration; nothing is written or started yet.
+
+        Raises:
+            UsageError, ProfileError: an option makes no sense.
+        """
+        from relaygen.calibrate._folder import Folder, Settings
+        from relaygen.calibrate._job import Job, style_of
+        from relaygen.calibrate._traces import PROMPT, load_questions
+
+        base = load(self.profile)
+        if self.out.suffix != ".toml":
+            raise UsageError(f"--out must name a .toml file, not {self.out}")
+        shipped = resources.files("relaygen.calibrate") / "data" / "questions.jsonl"
+        data = self.data.read_bytes() if self.data else shipped.read_bytes()
+        suffix = self.question_suffix
+        settings = Settings(
+            base=base.name,
+            style=style_of(base),
+            large=self.large or EMBEDDED_LARGE.name,
+            small=self.small or EMBEDDED_SMALL.name,
+            questions=self.data.name if self.data else _SHIPPED,
+            questions_sha256=hashlib.sha256(data).hexdigest(),
+            n=self.n,
+            runs=self.runs,
+            seed=self.seed,
+            max_tokens=self.max_tokens or self._most(_TOKENS[base.thinking]),
+            scorer=self.scorer,
+            suffix=PROMPT.removeprefix("{question}") if suffix is None else suffix,
+            cues=_cues(self.cues),
+            mine=self.mine,
+            rule=self.rule,
+            min_effect=self.min_effect,
+            imported=_hash(self.import_traces),
+        )
+        questions = load_questions(self.data)
+        return Job(Folder(self.folder), settings, base, questions, self.out, self.import_traces)
+
+
+def _cues(path: Path | None) -> tuple[str, ...]:
+    """One cue on each line that is not empty."""
+    if path is None:
+        return ()
+    try:
+        lines = path.read_text("utf-8-sig").splitlines()
+    except UnicodeDecodeError:
+        raise UsageError(f"{path} is not valid UTF-8") from None
+    return tuple(dict.fromkeys(line.strip() for line in lines if line.strip()))
+
+
+def _hash(path: Path | None) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest() if path else ""
+
+
+_asked = collecting(
+    Asked,
+    "asked",
+    [
+        option(
+            DATA,
+            "--data",
+            type=_FILE,
+            metavar="FILE",
+            help="JSON lines with a question each. Default: 24 shipped ones.",
+        ),
+        option(DATA, "--n", type=_COUNT, metavar="N", help="The first N questions. Default: all."),
+        option(
+            DATA,
+            "--runs",
+            type=_COUNT,
+            metavar="N",
+            default=1,
+            show_default=True,
+            help="Traces per question; more than one needs a temperature.",
+        ),
+        option(
+            DATA,
+            "--seed",
+            type=click.IntRange(0, 2**31 - 1),
+            metavar="N",
+            default=0,
+            show_default=True,
+            help="Of everything that is drawn.",
+        ),
+        option(
+            DATA,
+            "--max-tokens",
+            type=_COUNT,
+            metavar="N",
+            help="Of one trace. Default: 1024, or 8192 where the models think in tags; at most "
+            "three quarters of an embedded engine's context.",
+        ),
+        option(
+            DATA,
+            "--question-suffix",
+            metavar="TEXT",
+            help="Put behind every question. Default: a request to reason step by step and to box "
+            "the answer, as for mathematics.",
+        ),
+        option(
+            DATA,
+            "--import-traces",
+            type=_FILE,
+            metavar="FILE",
+            help="Take these traces (JSON lines with question and text) and generate none.",
+        ),
+        option(
+            PAIR,
+            "--large",
+            metavar="MODEL",
+            help=f"The large model: {_MODEL}. Default: {EMBEDDED_LARGE.name}, embedded.",
+        ),
+        option(
+            PAIR,
+            "--small",
+            metavar="MODEL",
+            help=f"The small model, likewise. Default: {EMBEDDED_SMALL.name}, embedded.",
+        ),
+        option(
+            PAIR,
+            "--profile",
+            metavar="NAME|FILE",
+            default="embedded",
+            show_default=True,
+            help="Says how the models think and draw tokens; its cues play no part.",
+        ),
+        option(
+            PAIR,
+            "--ctx",
+            type=_COUNT,
+            metavar="TOKENS",
+            default=4096,
+            show_default=True,
+            help="Context of an embedded engine, prompt and completion together.",
+        ),
+        option(
+            PAIR,
+            "--threads",
+            type=_COUNT,
+            metavar="N",
+            help="CPU threads of an embedded engine. Default: all usable ones.",
+        ),
+        option(
+            PAIR,
+            "--ngl",
+            type=click.IntRange(min=0),
+            metavar="LAYERS",
+            default=0,
+            show_default=True,
+            help="Layers of an embedded engine to put on the GPU.",
+        ),
+        option(
+            PAIR,
+            "--no-mirror",
+            is_flag=True,
+            help="Fetch embedded models from their official repository only.",
+        ),
+        option(
+            SELECTION,
+            "--scorer",
+            type=click.Choice(["small", "large"]),
+            default="small",
+            show_default=True,
+            help="Whose margins count.",
+        ),
+        option(
+            SELECTION,
+            "--cues",
+            type=_FILE,
+            metavar="FILE",
+            help="More candidates, one on each line.",
+        ),
+        option(
+            SELECTION,
+            "--mine/--no-mine",
+            default=True,
+            show_default=True,
+            help="Try frequent sentence openers of the traces too: found on one half of the "
+            "questions, tested on the other.",
+        ),
+        option(
+            SELECTION,
+            "--rule",
+            metavar="RULE",
+            default="significant",
+            show_default=True,
+            help="significant: effects that a test supports. paper: margins above the mean. "
+            "target-utilization:X: best first, until the large model's share is X.",
+        ),
+        option(
+            SELECTION,
+            "--min-effect",
+            type=Number(0.0, 1.0),
+            metavar="X",
+            default=0.02,
+            show_default=True,
+            help="The least difference of margins that is worth a hand-off.",
+        ),
+        option(
+            FILES,
+            "--out",
+            type=click.Path(dir_okay=False, path_type=Path),
+            metavar="FILE",
+            required=True,
+            help="The profile to write, a .toml file; named like the file.",
+        ),
+        option(
+            FILES,
+            "--work",
+            type=click.Path(file_okay=False, path_type=Path),
+            metavar="DIR",
+            help="Where traces, scores and the report are kept. Default: calibration-NAME beside "
+            "the profile.",
+        ),
+        option(
+            FILES,
+            "--step",
+            type=click.Choice(STEPS),
+            help="Do this step only. Default: all, each from where it was stopped.",
+        ),
+    ],
+)
+
+
+class _Command(GroupedCommand):
+    """There is no policy to choose here."""
+
+    policies = False
+
+
+@click.command(cls=_Command)
+@_asked
+def calibrate(asked: Asked) -> None:
+    """Find the cues of a pair and write them as a profile.
+
+    The large model answers questions; the small one reads along and says how sure it is of every
+    token. Words behind which it is surer than elsewhere become the profile's cues. Started again,
+    the same command goes on where it was stopped.
+    """
+    job = asked.job()
+    steps = STEPS if asked.step is None else (asked.step,)
+    if {"select", "report"} & set(steps):
+        _require("numpy", "scipy", "jinja2")
+    job.begin()
+    try:
+        if {"traces", "score"} & set(steps):
+            _run_engines(asked, job, steps)
+    except KeyboardInterrupt:
+        click.echo("stopped; run the same command again to go on", err=True)
+        raise
+    result = job.select() if "select" in steps else None
+    report = job.report() if "report" in steps else None
+    if result is not None:
+        from relaygen.cli._selected import show_selection
+
+        show_selection(result)
+        click.echo(f"profile  {asked.out}")
+    if report is not None:
+        click.echo(f"report   {report}")
+    if result is not None:
+        click.echo(f"next     {job.command}")
+
+
+def _require(*packages: str) -> None:
+    """Say what is missing before an hour of work and not after it.
+
+    Raises:
+        MissingExtraError: a package of the extra is not installed.
+    """
+    from importlib.util import find_spec
+
+    for package in packages:
+        if find_spec(package) is None:
+            raise MissingExtraError(package, extra="calibrate")
+
+
+def _run_engines(asked: Asked, job: Job, steps: tuple[str, ...]) -> None:
+    """Traces and scores; only the engine at work is started."""
+    from relaygen.cli._steps import show_steps
+
+    relay = _options.open_relay(asked.pair, job.base, LargeOnly())
+    with relay, show_steps() as progress:
+        if "traces" in steps:
+            relay.run(job.traces(relay, progress))
+            if job.settings.scorer == "small":
+                relay.run(relay.engines["large"].aclose())  # its memory is the scorer's now
+        if "score" in steps:
+            relay.run(job.score(relay, progress))

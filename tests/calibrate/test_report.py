@@ -1,0 +1,322 @@
+"""The report: what it says, what it draws, and that it needs nothing but itself."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from relaygen.calibrate import Scores, Sentence, Trace, sentences
+from relaygen.calibrate._effects import Observed
+from relaygen.calibrate._examples import delegations, examples, shade, visible
+from relaygen.calibrate._figures import MOST_ROWS, ROW, curve, forest, ticks
+from relaygen.calibrate._outcome import Calibration, CueResult, Level, Point
+from relaygen.calibrate._report import (
+    Subject,
+    comparison,
+    grouped,
+    percent,
+    probability,
+    reason,
+    render,
+    signed,
+)
+from relaygen.calibrate._select import calibrate
+from relaygen.engines.scripted import ScriptedTokenizer
+from relaygen.profiles import load
+
+from .synthetic import EASY, PLAIN, observed
+
+NAN = math.nan
+CANDIDATES = (*EASY, *PLAIN, "Thus,", "Hmm", "<b>&\"'")
+
+
+def cue(name: str, effect: float = 0.1, **more: object) -> CueResult:
+    made = CueResult(
+        name, 30, 12, 400, 0.05, 0.9, 0.8, effect, effect - 0.05, effect + 0.05, 0.001, 0.01,
+        0.005, True, effect > 0, effect > 0,
+    )  # fmt: skip
+    return replace(made, **more)  # type: ignore[arg-type]
+
+
+def untested(name: str, occurrences: int = 2) -> CueResult:
+    return CueResult(
+        name, occurrences, occurrences, 9, 0.001, 0.9, 0.8, NAN, NAN, NAN, NAN, NAN, NAN, False, False
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def subject() -> Subject:
+    seen = observed(24, CANDIDATES)
+    result = calibrate(seen, seed=1, candidates=CANDIDATES)
+    profile = replace(load("embedded"), name="<mine>")
+    return Subject(profile, result, seen, [("seed", "1"), ("odd", "<i>")], 'relaygen run "…"')
+
+
+@pytest.fixture(scope="module")
+def html(subject: Subject) -> str:
+    return render(subject)
+
+
+class Checked(HTMLParser):
+    """Every tag is closed, and nothing is fetched from anywhere."""
+
+    VOID = ("meta", "br")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.ids: list[str] = []
+        self.words: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        assert tag not in ("link", "img", "iframe", "base", "object", "embed")
+        for name, value in attrs:
+            assert name not in ("src", "href", "srcset", "action", "onload", "onclick")
+            assert "url(" not in (value or "")
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        assert tag in ("line", "circle", "rect", "path")  # only SVG closes itself
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if "style" not in self.open and "script" not in self.open:
+            self.words.append(data)
+
+    @property
+    def text(self) -> str:
+        return " ".join(" ".join(self.words).split())
+
+
+def read(page: str) -> str:
+    checked = Checked()
+    checked.feed(page)
+    checked.close()
+    assert checked.open == []
+    return checked.text
+
+
+def test_it_is_one_well_formed_file_without_requests(html: str) -> None:
+    read(html)
+    assert not re.search(r"https?://|@import|url\(|fetch\(|<script src", html)
+    assert "prefers-color-scheme: dark" in html
+
+
+def test_what_users_and_models_wrote_is_escaped(html: str) -> None:
+    assert "<b>&" not in html
+    assert "<mine>" not in html
+    assert "<i>" not in html.replace("<i></i>", "")
+    assert "&lt;b&gt;&amp;&#34;&#39;" in html
+    assert "&lt;mine&gt;" in html
+
+
+def test_the_same_subject_gives_the_same_bytes(subject: Subject, html: str) -> None:
+    assert render(subject) == html
+
+
+def test_the_headlines_are_the_calibrations_figures(subject: Subject, html: str) -> None:
+    text = read(html)
+    result = subject.calibration
+    careful = result.levels[0]
+    chosen = [one for one in result.cues if one.selected]
+    tested = [one for one in result.cues if one.testable]
+    assert chosen
+    assert f"{len(chosen)} of {len(tested)} tested cues selected" in text
+    assert f"{percent(careful.utilization)} of the tokens stay with the large model" in text
+    assert "tokens scored in 24 traces" in text
+    for level in result.levels:
+        assert f"{level.name}, {percent(level.utilization)}" in text
+    for one in result.cues:
+        assert html.count(f"<td>{one.margin:.3f}</td>") >= (one.occurrences > 0)
+    assert "Unproven" not in text
+    assert "relaygen run" in text
+
+
+def test_unproven_is_said_aloud(subject: Subject) -> None:
+    result = replace(subject.calibration, unproven=True, fallback=True, more_traces=31)
+    text = read(render(replace(subject, calibration=result)))
+    assert "Unproven. No cue was shown" in text
+    assert "About 31 more traces would likely" in text
+    text = read(render(replace(subject, calibration=replace(result, fallback=False))))
+    assert "The choice rests on cues that no test on these traces supports." in text
+
+
+def test_it_can_be_made_of_next_to_nothing(subject: Subject) -> None:
+    nothing = Calibration((untested("x"),), NAN, "paper", True, None, (), (), None, 0)
+    one = subject.observed[0]
+    bare = Observed(one.trace, one.scores, ())
+    text = read(render(replace(subject, calibration=nothing, observed=[bare])))
+    assert "No cue occurred often enough to be tested." in text
+    assert "nan" not in text.split()
+    read(render(replace(subject, calibration=nothing, observed=[])))
+
+
+def test_the_forest_is_drawn_to_scale() -> None:
+    made = forest([cue("b", -0.1), cue("a", 0.1), cue("c", 0.3), untested("d")])
+    assert made is not None
+    assert [row.cue.name for row in made.rows] == ["c", "a", "b"]
+    assert {round(b.y - a.y, 6) for a, b in pairwise(made.rows)} == {ROW}
+    c, a, b = made.rows
+    assert (a.at - made.zero) == pytest.approx(made.zero - b.at, abs=0.2)
+    assert (c.at - made.zero) == pytest.approx(3 * (a.at - made.zero), abs=0.4)
+    assert (c.high - c.at) == pytest.approx(c.at - c.low, abs=0.2)
+    assert made.zero in [tick.at for tick in made.ticks if tick.text == "0"]
+    assert made.ticks[0].at <= b.low
+    assert made.ticks[-1].at >= c.high
+    assert forest([untested("d")]) is None
+
+
+def test_a_long_forest_keeps_the_selected_ones() -> None:
+    weak = [cue(f"n{number}", 0.2, selected=False) for number in range(60)]
+    made = forest([*weak, cue("chosen", 0.01)])
+    assert made is not None
+    assert len(made.rows) == MOST_ROWS
+    assert made.rows[-1].cue.name == "chosen"
+    assert made.hidden == 61 - MOST_ROWS
+
+
+def test_the_curve_is_drawn_to_scale() -> None:
+    points = [Point(0.9, 0.9, ("a",)), Point(0.7, 0.8, ("a", "b")), Point(0.5, 0.7, ())]
+    levels = [
+        Level("careful", ("a",), 0.9, 1.0, 0.9, False),
+        Level("balanced", ("a", "b"), 0.895, 1.0, 0.9, False),
+    ]
+    made = curve(points, levels, 0.7)
+    assert made is not None
+    (x1, y1, _), (x2, y2, _), (x3, y3, _) = made.dots  # from low utilization to high
+    assert x1 < x2 < x3
+    assert x3 - x2 == pytest.approx(x2 - x1, abs=0.2)
+    assert y1 - y2 == pytest.approx(y2 - y3, abs=0.2)
+    assert y1 == made.overall
+    marks = {mark.level.name: mark for mark in made.marks}
+    assert (marks["careful"].x, marks["careful"].y) == (x3, y3)
+    assert abs(marks["careful"].label_y - marks["balanced"].label_y) >= 16
+    assert curve(points[:1], levels, 0.7) is None
+    assert curve([Point(0.5, NAN, ()), *points[:1]], levels, 0.7) is None
+    assert curve(points[:2], (), NAN) is None
+    assert curve(points[:2], (), 0.7) is not None
+
+
+@given(st.floats(-5, 5), st.floats(1e-6, 5))
+def test_ticks_surround_and_are_few(low: float, span: float) -> None:
+    found = ticks(low, low + span)
+    assert found[0] <= low + 1e-8
+    assert found[-1] >= low + span - 1e-8
+    assert 2 <= len(found) <= 10
+    steps = [b - a for a, b in pairwise(found)]
+    assert max(steps) == pytest.approx(min(steps), rel=1e-3)
+
+
+def test_reasons() -> None:
+    assert reason(cue("a")) == "selected"
+    assert reason(cue("a", proven=False)) == "selected, unproven"
+    assert reason(cue("a", -0.1)) == "no easier than elsewhere"
+    assert reason(cue("a", 0.1, selected=False, holm=0.2)) == "difference not certain"
+    assert reason(cue("a", 0.01, selected=False)) == "difference too small"
+    assert reason(untested("a")) == "too rare to test"
+    assert reason(untested("a", 0)) == "never written"
+
+
+def test_the_papers_lists_beside_ours() -> None:
+    rows = {row.name: row for row in comparison([cue("Thus"), cue("mine"), cue("Now", -0.1)])}
+    assert rows["Thus"].paper == (True, True)
+    assert rows["mine"].paper == (False, False)
+    assert (rows["Now"].reason, rows["Oh,"].reason) == ("no easier than elsewhere", "no candidate")
+    assert "So" in rows  # the paper's has a space behind it
+    qwen, r1 = (
+        {c.strip() for c in load(n).cues} for n in ("qwen3-32b+1.7b", "r1-distill-32b+1.5b")
+    )
+    assert set(rows) == qwen | r1 | {"Thus", "mine"}
+    assert [row.name for row in comparison([cue("Thus"), cue("mine")])][:2] == ["Thus", "mine"]
+
+
+def one(text: str, margins: dict[int, float] | None = None, **more: object) -> Observed:
+    tokens = ScriptedTokenizer()
+    ids = tokens.encode(text)
+    pieces = tuple(map(tokens.data, ids))
+    trace = Trace("t", str(more.get("question", "q")), (1,), ids, pieces, "stop", 1, "m", 0)
+    given = margins or {}
+    scores = Scores(
+        "t",
+        "s",
+        tuple(given.get(at, 0.95) for at in range(len(ids))),
+        tuple(0x100 + 0x20 if at in given else id for at, id in enumerate(ids)),
+    )
+    return Observed(trace, scores, sentences(trace, ("Thus", "So", "Thus,"), None))
+
+
+def test_examples_tell_token_by_token() -> None:
+    seen = one("We add. Thus, 2 is ü. So on.", {1: 0.1})
+    (made,) = examples([seen], ("Thus", "So"))
+    assert "".join(token.text for token in made.tokens) == seen.trace.text
+    assert [token.text for token in made.tokens if token.cue] == [" Thus", " So"]
+    assert "".join(token.text for token in made.tokens if token.delegated) == ", 2 is ü. on."
+    assert made.handoffs == 2
+    unsure = made.tokens[1]
+    assert (unsure.margin, unsure.shade, unsure.other) == (0.1, 9, "#288")
+    assert {token.other for token in made.tokens if token is not unsure} == {""}
+    assert made.share == pytest.approx(
+        sum(end - first for first, end, _ in delegations(seen, ("Thus", "So")))
+        / len(seen.trace.ids)
+    )
+
+
+def test_typical_examples_of_different_questions() -> None:
+    texts = [
+        "Plain.",
+        "Thus a. B.",
+        "Thus a. Bb b b b b b b b.",
+        "Thus a b c d e f g. B.",
+        "Thus a. B.",
+    ]
+    seen = [
+        one(text, question="same" if number in (1, 4) else str(number))
+        for number, text in enumerate(texts)
+    ]
+    made = examples(seen, ("Thus",))
+    assert len(made) == 3
+    assert made[0].question == "same"
+    assert len({example.question for example in made}) == 3
+    assert all(example.handoffs for example in made)
+    assert [e.handoffs for e in examples(seen[:1], ("Thus",))] == [0]
+    assert examples([], ("Thus",)) == ()
+
+
+def test_a_long_trace_is_cut() -> None:
+    (made,) = examples([one("a " * 900)], ())
+    assert (len(made.tokens), made.length) == (600, 901)
+
+
+@given(st.none() | st.floats(0.0, 1.0))
+def test_shades(margin: float | None) -> None:
+    assert shade(margin) in range(10)
+    if margin is not None and margin >= 0.9001:
+        assert shade(margin) == 0
+
+
+def test_figures_for_people() -> None:
+    assert (percent(0.256), percent(NAN), percent(1.0, 1)) == ("26 %", "–", "100.0 %")
+    assert (signed(0.1), signed(-0.0301), signed(0.0001), signed(NAN)) == (
+        "+0.100",
+        "−0.030",
+        "0.000",
+        "–",
+    )
+    assert (probability(0.0001), probability(0.04), probability(NAN)) == ("< 0.001", "0.040", "–")
+    assert grouped(1234567) == "1 234 567".replace(" ", "\N{NARROW NO-BREAK SPACE}")
+    assert (visible(b" a\n", 3), visible(None, 3)) == ("␣a⏎", "#3")
+
+
+def test_sentences_without_firings_delegate_nothing() -> None:
+    seen = one("Thus a.")
+    assert delegations(replace(seen, sentences=(Sentence(0, 3, ()),)), ("Thus",)) == ()
