@@ -111,7 +111,7 @@ class Relay:
         return Task(
             conversation,
             policy,
-            thinking=profile.tags if profile.thinking == "tags" else None,
+            thinking=profile.marks,
             answer_role=profile.answer_role,
             sampling=sampling or profile.sampling,
             limits=limits or Limits(),

@@ -7,7 +7,7 @@ for the clock, which is a parameter.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -60,6 +60,11 @@ class Gate(Protocol):
     def returned(self, trip: RoundTrip) -> None:
         """A delegated segment is over and the large model goes on."""
         ...
+
+
+def blocked(gates: Iterable[Gate], kind: Kind) -> str:
+    """Why the first gate that blocks does; "" where none does."""
+    return next(filter(None, (gate.blocked(kind) for gate in gates)), "")
 
 
 class Breaker:

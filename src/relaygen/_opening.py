@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from ._errors import EngineError, UsageError
+from ._gate import blocked
 from ._retry import retried
 from ._task import Task, Thinking
 from ._types import ROLES, Conversation, EngineInfo, Prompt, Role
@@ -151,9 +152,9 @@ async def _spared(asking: Coroutine[Any, Any, T], task: Task) -> T:
     try:
         await asyncio.wait((asked,), timeout=_KNOWN_S)
         if not asked.done():
-            blocked = next(filter(None, (gate.blocked("lead") for gate in task.gates)), "")
-            if blocked:
-                raise _NotAsked(blocked, role="small")
+            reason = blocked(task.gates, "lead")
+            if reason:
+                raise _NotAsked(reason, role="small")
             for gate in task.gates:
                 gate.began()
         return await asked

@@ -130,6 +130,11 @@ class Profile:
     version: Literal[1] = 1
 
     @property
+    def marks(self) -> Thinking | None:
+        """How the models mark their thinking; None where all is answer."""
+        return self.tags if self.thinking == "tags" else None
+
+    @property
     def in_force(self) -> ProfileLevel | None:
         """The level of that name."""
         return self.levels.get(self.level)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from ._contexts import Contexts
 from ._errors import ContextLengthError, EngineError, EngineReplyError, UsageError
 from ._events import FellBack, HandedOff
-from ._gate import RoundTrip
+from ._gate import RoundTrip, blocked
 from ._ledger import Ledger
 from ._opening import Opening
 from ._results import Finish
@@ -123,10 +123,10 @@ class Turns:
         """Whether a hand-off that the policy wants takes place; the gates are asked."""
         if not self.available(role):
             return False
-        reasons = [gate.blocked(kind) for gate in self._task.gates] if role == "small" else []
-        reason = next(filter(None, reasons), "")
-        if role == "small":
-            self._ledger.usage.paused = reason
+        if role == "large":
+            return True
+        reason = blocked(self._task.gates, kind)
+        self._ledger.usage.paused = reason
         if reason:
             for gate in self._task.gates:
                 gate.refused()

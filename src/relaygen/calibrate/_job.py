@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from .._errors import UsageError
 from .._profile import Profile
-from .._task import Limits, Thinking
+from .._task import Limits
 from .._types import Role
 from .._version import __version__
 from ..engines._scoring import Scoring
@@ -134,11 +134,6 @@ class Job:
         """What the user says."""
         return "{question}" + self.settings.suffix
 
-    @property
-    def thinking(self) -> Thinking | None:
-        """How the model marks its thinking."""
-        return self.base.tags if self.base.thinking == "tags" else None
-
     async def traces(self, relay: Relay, progress: Progress = silent) -> list[Trace]:
         """Let the large model answer, or import what another tool recorded.
 
@@ -214,7 +209,7 @@ class Job:
         if self.settings.mine:
             from ._effects import MINING_FOLD
 
-            found = mine([one for one, _ in pairs if one.fold == MINING_FOLD], self.thinking)
+            found = mine([one for one, _ in pairs if one.fold == MINING_FOLD], self.base.marks)
             marks = {marker.strip() for marker in self.base.answer_markers}
             mined = tuple(cue for cue in found if cue not in known and cue not in marks)
         candidates = (*known, *mined)
@@ -319,7 +314,7 @@ class Job:
         from ._effects import Observed
 
         return [
-            Observed(trace, scores, sentences(trace, candidates, self.thinking))
+            Observed(trace, scores, sentences(trace, candidates, self.base.marks))
             for trace, scores in pairs
         ]
 

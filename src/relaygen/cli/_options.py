@@ -89,8 +89,7 @@ class TextOptions:
                 hint="drop --no-thinking, or choose another profile",
             )
         # Refuses what does not fit the profile now, and not after a download.
-        thinking = profile.tags if profile.thinking == "tags" else None
-        Task(Conversation(()), policy, thinking=thinking, limits=limits)
+        Task(Conversation(()), policy, thinking=profile.marks, limits=limits)
         return {
             "system": self.system,
             "seed": self.seed,
@@ -112,22 +111,63 @@ _ADDRESS = re.compile(r"[\w.-]+:\d+(/[\w./-]*)?")
 
 _MODEL = "a server's URL (http://HOST:PORT), a GGUF file, a catalogue name or a hub id (owner/repo)"
 
+MODELS = (
+    option(
+        PAIR,
+        "--large",
+        metavar="MODEL",
+        help=f"The large model: {_MODEL}. Default: {EMBEDDED_LARGE.name}, embedded.",
+    ),
+    option(
+        PAIR,
+        "--small",
+        metavar="MODEL",
+        help=f"The small model, likewise. Default: {EMBEDDED_SMALL.name}, embedded.",
+    ),
+)
+"""The options that name the two models."""
+
+EMBEDDED = (
+    option(
+        PAIR,
+        "--ctx",
+        type=_COUNT,
+        metavar="TOKENS",
+        default=4096,
+        show_default=True,
+        help="Context of an embedded engine, prompt and completion together; llama.cpp rounds "
+        "it up to a multiple of 256.",
+    ),
+    option(
+        PAIR,
+        "--threads",
+        type=_COUNT,
+        metavar="N",
+        help="CPU threads of an embedded engine. Default: all usable ones.",
+    ),
+    option(
+        PAIR,
+        "--ngl",
+        type=click.IntRange(min=0),
+        metavar="LAYERS",
+        default=0,
+        show_default=True,
+        help="Layers of an embedded engine to put on the GPU.",
+    ),
+    option(
+        PAIR,
+        "--no-mirror",
+        is_flag=True,
+        help="Fetch embedded models from their official repository only.",
+    ),
+)
+"""The options of embedded engines."""
+
 pair_options = collecting(
     PairOptions,
     "pair",
     [
-        option(
-            PAIR,
-            "--large",
-            metavar="MODEL",
-            help=f"The large model: {_MODEL}. Default: {EMBEDDED_LARGE.name}, embedded.",
-        ),
-        option(
-            PAIR,
-            "--small",
-            metavar="MODEL",
-            help=f"The small model, likewise. Default: {EMBEDDED_SMALL.name}, embedded.",
-        ),
+        *MODELS,
         option(
             PAIR,
             "--profile",
@@ -151,38 +191,7 @@ pair_options = collecting(
             help="How much the small model may write, for profiles that have levels: usually "
             "careful, balanced or fast. Default: the profile's own cues.",
         ),
-        option(
-            PAIR,
-            "--ctx",
-            type=_COUNT,
-            metavar="TOKENS",
-            default=4096,
-            show_default=True,
-            help="Context of an embedded engine, prompt and completion together; llama.cpp rounds "
-            "it up to a multiple of 256.",
-        ),
-        option(
-            PAIR,
-            "--threads",
-            type=_COUNT,
-            metavar="N",
-            help="CPU threads of an embedded engine. Default: all usable ones.",
-        ),
-        option(
-            PAIR,
-            "--ngl",
-            type=click.IntRange(min=0),
-            metavar="LAYERS",
-            default=0,
-            show_default=True,
-            help="Layers of an embedded engine to put on the GPU.",
-        ),
-        option(
-            PAIR,
-            "--no-mirror",
-            is_flag=True,
-            help="Fetch embedded models from their official repository only.",
-        ),
+        *EMBEDDED,
     ],
 )
 """Adds the options of `PairOptions`; the function gets them as ``pair``."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
@@ -14,6 +14,8 @@ from relaygen.models import Progress, ProgressEvent, Stage, size_text
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import ProgressColumn
+
+T = TypeVar("T")
 
 EVERY_S = 5.0  # between plain lines
 
@@ -27,16 +29,47 @@ _DOING: dict[Stage, str] = {
 
 
 @contextmanager
-def show_progress() -> Iterator[Progress]:
-    """Give a progress callback for :func:`relaygen.models.pull` that writes to stderr."""
+def on_stderr(
+    bars: Callable[[Console], AbstractContextManager[T]],
+    plain: Callable[[Callable[[str], None]], T],
+) -> Iterator[T]:
+    """What shows progress on stderr: `bars` on a terminal, else `plain` with its lines there."""
     from rich.console import Console
 
     console = Console(stderr=True, highlight=False)
     if console.is_terminal and not console.is_dumb_terminal:
-        with _bars(console) as progress:
+        with bars(console) as progress:
             yield progress
     else:
-        yield PlainProgress(lambda line: click.echo(line, err=True))
+        yield plain(lambda line: click.echo(line, err=True))
+
+
+class Pace:
+    """When a plain line is due: at once for another topic, else at most once in a while.
+
+    Args:
+        every: seconds between lines of one topic.
+        clock: seconds that only grow.
+    """
+
+    def __init__(self, every: float, clock: Callable[[], float]) -> None:
+        self._every = every
+        self._clock = clock
+        self._topic: Hashable = None
+        self._next = 0.0
+
+    def due(self, topic: Hashable, *, at_once: bool = False) -> bool:
+        """Whether to write now; if so, the next line of this topic waits."""
+        if topic == self._topic and self._clock() < self._next and not at_once:
+            return False
+        self._topic = topic
+        self._next = self._clock() + self._every
+        return True
+
+
+def show_progress() -> AbstractContextManager[Progress]:
+    """Give a progress callback for :func:`relaygen.models.pull` that writes to stderr."""
+    return on_stderr(_bars, PlainProgress)
 
 
 class PlainProgress:
@@ -51,19 +84,15 @@ class PlainProgress:
         self, write: Callable[[str], None], clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._write = write
-        self._clock = clock
-        self._stage: tuple[str, Stage] | None = None
-        self._next = 0.0
+        self._pace = Pace(EVERY_S, clock)
 
     def __call__(self, event: ProgressEvent, /) -> None:
         """Write what is worth a line."""
         if event.note:
             self._write(f"{event.model}: {event.note}")
             return
-        if (event.model, event.stage) == self._stage and self._clock() < self._next:
+        if not self._pace.due((event.model, event.stage)):
             return
-        self._stage = (event.model, event.stage)
-        self._next = self._clock() + EVERY_S
         share = f" ({100 * event.done // event.total} %)" if event.total else ""
         of = f" of {size_text(event.total)}" if event.total else ""
         doing = _DOING[event.stage]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING
 
-import click
+from relaygen.cli._progress import Pace, on_stderr
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -19,17 +19,9 @@ EVERY_S = 15.0  # between plain lines
 _DOING = {"traces": "writing traces", "score": "scoring"}
 
 
-@contextmanager
-def show_steps() -> Iterator[Progress]:
+def show_steps() -> AbstractContextManager[Progress]:
     """Give a progress callback for the steps of a calibration that writes to stderr."""
-    from rich.console import Console
-
-    console = Console(stderr=True, highlight=False)
-    if console.is_terminal and not console.is_dumb_terminal:
-        with _bars(console) as progress:
-            yield progress
-    else:
-        yield PlainSteps(lambda line: click.echo(line, err=True))
+    return on_stderr(_bars, PlainSteps)
 
 
 class PlainSteps:
@@ -44,19 +36,15 @@ class PlainSteps:
         self, write: Callable[[str], None], clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._write = write
-        self._clock = clock
-        self._name = ""
-        self._next = 0.0
+        self._pace = Pace(EVERY_S, clock)
 
     def __call__(self, step: Step, /) -> None:
         """Write what is worth a line."""
         if step.note:
             self._write(step.note)
             return
-        if step.name == self._name and self._clock() < self._next and step.done < step.total:
+        if not self._pace.due(step.name, at_once=step.done >= step.total):
             return
-        self._name = step.name
-        self._next = self._clock() + EVERY_S
         left = f", {left_text(step.left)}" if step.left and step.done < step.total else ""
         self._write(f"{_DOING[step.name]}: {step.done} of {step.total}{left}")
 

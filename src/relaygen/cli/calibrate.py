@@ -13,7 +13,7 @@ import click
 from relaygen._errors import MissingExtraError, UsageError
 from relaygen.cli import _options
 from relaygen.cli._help import GroupedCommand, Number, collecting, option
-from relaygen.cli._options import PAIR, PairOptions
+from relaygen.cli._options import EMBEDDED, MODELS, PAIR, PairOptions
 from relaygen.models import EMBEDDED_LARGE, EMBEDDED_SMALL
 from relaygen.policies import LargeOnly
 from relaygen.profiles import load
@@ -30,7 +30,6 @@ _SHIPPED = "the shipped questions"
 _TOKENS = {"none": 1024, "tags": 8192}  # of a trace, by thinking style
 _COUNT = click.IntRange(min=1)
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
-_MODEL = "a server's URL (http://HOST:PORT), a GGUF file, a catalogue name or a hub id"
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,18 +188,7 @@ _asked = collecting(
             metavar="FILE",
             help="Take these traces (JSON lines with question and text) and generate none.",
         ),
-        option(
-            PAIR,
-            "--large",
-            metavar="MODEL",
-            help=f"The large model: {_MODEL}. Default: {EMBEDDED_LARGE.name}, embedded.",
-        ),
-        option(
-            PAIR,
-            "--small",
-            metavar="MODEL",
-            help=f"The small model, likewise. Default: {EMBEDDED_SMALL.name}, embedded.",
-        ),
+        *MODELS,
         option(
             PAIR,
             "--profile",
@@ -209,37 +197,7 @@ _asked = collecting(
             show_default=True,
             help="Says how the models think and draw tokens; its cues play no part.",
         ),
-        option(
-            PAIR,
-            "--ctx",
-            type=_COUNT,
-            metavar="TOKENS",
-            default=4096,
-            show_default=True,
-            help="Context of an embedded engine, prompt and completion together.",
-        ),
-        option(
-            PAIR,
-            "--threads",
-            type=_COUNT,
-            metavar="N",
-            help="CPU threads of an embedded engine. Default: all usable ones.",
-        ),
-        option(
-            PAIR,
-            "--ngl",
-            type=click.IntRange(min=0),
-            metavar="LAYERS",
-            default=0,
-            show_default=True,
-            help="Layers of an embedded engine to put on the GPU.",
-        ),
-        option(
-            PAIR,
-            "--no-mirror",
-            is_flag=True,
-            help="Fetch embedded models from their official repository only.",
-        ),
+        *EMBEDDED,
         option(
             SELECTION,
             "--scorer",

@@ -35,10 +35,6 @@ for a client that does not read."""
 Source = Callable[[], AsyncGenerator[Event, None]]
 
 
-class Stalled(Exception):
-    """The client does not read."""
-
-
 class StreamReply(Response):
     """An ASGI response that runs a generation.
 

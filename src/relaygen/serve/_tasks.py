@@ -123,7 +123,7 @@ class Orders:
         task = Task(
             conversation,
             policy,
-            thinking=profile.tags if profile.thinking == "tags" else None,
+            thinking=profile.marks,
             answer_role=profile.answer_role,
             sampling=_sampling(request, profile, policy),
             limits=_limits(request, max_tokens),
