@@ -53,7 +53,7 @@ def server(arguments: Sequence[str], *, port: int, core: int | None, log: Path) 
         if core is not None:
             os.sched_setaffinity(process.pid, {core})
         url = f"http://127.0.0.1:{port}"
-        _wait(url, process, log)
+        wait(url, process, log)
         yield Server(url, process.pid)
     finally:
         process.send_signal(signal.SIGTERM)
@@ -64,8 +64,9 @@ def server(arguments: Sequence[str], *, port: int, core: int | None, log: Path) 
             process.wait()
 
 
-def _wait(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
-    for _ in range(400):
+def wait(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
+    """Until the server is healthy; a minute at the most."""
+    for _ in range(1200):
         if process.poll() is not None:
             raise SystemExit(f"a server ended at its start:\n{log.read_text()[-2000:]}")
         try:

@@ -15,11 +15,11 @@ import random
 import signal
 import subprocess
 import sys
-import time
+import tempfile
 from pathlib import Path
 from typing import Any
 
-import httpx
+from _processes import wait
 
 from relaygen import FellBack, Limits, Relay, Sampling, Text
 from relaygen._gate import Breaker
@@ -39,15 +39,11 @@ def start(role: Role) -> subprocess.Popen[bytes]:
     """One llama-server, ready."""
     script = Path(__file__).parent.parent / "scripts" / "llama-server.py"
     command = [sys.executable, str(script), MODELS[role], "--port", str(PORTS[role])]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    for _ in range(600):
-        try:
-            if httpx.get(url(role) + "/health", timeout=1).status_code == 200:
-                return process
-        except httpx.HTTPError:
-            pass
-        time.sleep(0.1)
-    raise SystemExit(f"the {role} server does not start")
+    log = Path(tempfile.gettempdir()) / f"relaygen-kill-{role}.log"
+    with log.open("wb") as sink:
+        process = subprocess.Popen(command, stdout=sink, stderr=sink)
+    wait(url(role), process, log)
+    return process
 
 
 def url(role: Role) -> str:
