@@ -115,7 +115,7 @@ def test_unreadable_files(tmp_path: Path) -> None:
 
 def test_every_policy_by_name() -> None:
     profile = load("embedded")
-    options = {"random": ":0.3", "margin": ":0.9:0.3"}
+    options = {"random": ":0.3", "margin": ":0.9:0.3", "entropy": ":token:0.5"}
     made = {name: make_policy(name + options.get(name, ""), profile) for name in POLICIES}
     assert {name: policy.name for name, policy in made.items()} == {n: n for n in POLICIES}
     assert isinstance(made["large"], LargeOnly)
@@ -130,6 +130,15 @@ def test_every_policy_by_name() -> None:
         *("nope", "random", "random:x", "random:2", "one-shot:x", "relay:1", "relay:", "large:x"),
         *("margin", "margin:", "margin:0.9", "margin:0.9:", "margin:0.9:x", "margin:1:2:3"),
         *("margin:0.3:0.9", "margin:nan:0", "margin:inf:0"),
+        *("entropy", "entropy:", "entropy:token", "entropy:token:", "entropy:step:x"),
+        *(
+            "entropy:word:1",
+            "entropy:0.5",
+            "entropy:step:0",
+            "entropy:token:nan",
+            "entropy:token:-1",
+        ),
+        *("speculative-thinking:20", "no-wait:x", "no-wait:"),
     ],
 )
 def test_bad_policies(spec: str) -> None:

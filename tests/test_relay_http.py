@@ -72,10 +72,28 @@ def test_only_text_crosses_between_different_vocabularies(stack: ExitStack, spli
     assert made.usage.small_tokens > 0
 
 
-@pytest.mark.parametrize("policy", ["large", "small", "one-shot", "random:0.4"])
+@pytest.mark.parametrize(
+    "policy",
+    [
+        *("large", "small", "one-shot", "random:0.4", "no-wait"),
+        *("speculative-thinking", "entropy:step:0.5", "entropy:token:0.5"),
+    ],
+)
 def test_every_policy_writes_the_trace(stack: ExitStack, policy: str) -> None:
     large, small = mock(stack), mock(stack)
     assert generate(VllmEngine(large), VllmEngine(small), policy).text == TRACE.text
+
+
+def test_twenty_candidates_come_with_the_stream(stack: ExitStack) -> None:
+    """At this margin two candidates have 0.33 nats, and the rest of the twenty nearly none."""
+    for policy in ("entropy:step", "entropy:token"):
+        shares = []
+        for threshold in (0.4, 0.3):
+            large, small = (VllmEngine(mock(stack, margin=0.8)) for _ in range(2))
+            made = generate(large, small, f"{policy}:{threshold}")
+            assert made.text == TRACE.text
+            shares.append(sum(s.role == "large" for s in made.segments if s.stage == "reasoning"))
+        assert shares[0] == 0 < shares[1]
 
 
 def test_cached_prefixes_are_counted_or_unknown(stack: ExitStack) -> None:

@@ -30,6 +30,7 @@ class Ask:
     """Probe this role before anything else is decided."""
 
     role: Role
+    candidates: int = 2
 
 
 Said = Turn | Ask | None
@@ -189,8 +190,8 @@ class Desk:
         if said is not None:
             return said
         if isinstance(decision, Probe):
-            role = decision.role
-            return Ask(role) if self.turns.available(role) else self.answered(None)
+            ask = Ask(decision.role, decision.candidates)
+            return ask if self.turns.available(ask.role) else self.answered(None)
         return self.turns.closing("policy") if self._ledger.stage == "reasoning" else None
 
     def _whole(self, count: int) -> int:

@@ -18,7 +18,7 @@ Stream = Callable[[SegmentRequest], AsyncGenerator[Delta, None]]
 
 
 class HintIds:
-    """Single-token ids of hint texts for one engine, asked once per text.
+    """Single-token ids of texts for one engine, asked once per text.
 
     Args:
         engine: whose tokenizer decides what is one token.

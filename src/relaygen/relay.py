@@ -18,7 +18,7 @@ from functools import partial
 
 from ._contexts import Contexts
 from ._desk import Ask, Desk, Said
-from ._errors import EngineError
+from ._errors import EngineError, UsageError
 from ._events import Done, Event, Probed
 from ._hints import HintIds, go_on_unhinted
 from ._inbox import Inbox
@@ -30,9 +30,12 @@ from ._retry import pause_before, retried
 from ._seeds import segment_seed
 from ._task import Task
 from ._turns import Turn
-from ._types import Delta, Piece, Role, SegmentRequest
+from ._types import Delta, Piece, Role, Sampling, SegmentRequest
 from .engines.base import Engine
-from .policies.base import streamed_margins
+from .policies.base import streamed_candidates, suppressed
+
+_NEVER = -100.0
+"""The bias of a token that is not to be written: the lowest that OpenAI's interface has."""
 
 
 class Generating:
@@ -144,10 +147,10 @@ class Generating:
         return SegmentRequest(
             ids=ids,
             max_tokens=desk.turns.allowance,
-            sampling=self._task.sampling,
+            sampling=await retried(lambda: self._sampling(role), retries),
             session=self._key,
             seed=segment_seed(self._task.seed, self._task.choice, number),
-            top=2 if turn.kind == "delegate" and role in streamed_margins(self._task.policy) else 0,
+            top=streamed_candidates(self._task.policy, role, turn.kind),
             text=self._contexts.text(role),
             min_tokens=desk.turns.least,
             stop_ids=await retried(lambda: self._hints[role].ids(hinted), retries)
@@ -155,6 +158,20 @@ class Generating:
             else (),
             constraint=desk.constraint,
         )
+
+    async def _sampling(self, role: Role) -> Sampling:
+        """How tokens are drawn, the policy's suppressed ones never."""
+        sampling, texts = self._task.sampling, suppressed(self._task.policy)
+        if not texts:
+            return sampling
+        if self._opening.infos[role].text_only:
+            raise UsageError(
+                f"policy {self._task.policy.name!r} needs an engine that takes token ids",
+                hint="use llama-server, vLLM or an embedded model, or choose another policy",
+            )
+        table = self._hints.get(role) or HintIds(self._engines[role])
+        bias = dict.fromkeys(await table.ids(texts), _NEVER)
+        return replace(sampling, logit_bias={**bias, **sampling.logit_bias})
 
     def _retries(self, role: Role) -> int:
         leading = role == "large" or len(self._task.policy.roles) == 1
@@ -203,12 +220,12 @@ class Generating:
     async def _settle(self, said: Said, inbox: Inbox) -> Turn | None:
         """Probe as often as asked."""
         while isinstance(said, Ask):
-            said = self._desk.answered(await self._probe(said.role, inbox))
+            said = self._desk.answered(await self._probe(said, inbox))
         return said
 
-    async def _probe(self, role: Role, inbox: Inbox) -> Piece | None:
-        """One token of `role` with its two best candidates; the stream is read on meanwhile."""
-        task = asyncio.ensure_future(self._ask(role))
+    async def _probe(self, ask: Ask, inbox: Inbox) -> Piece | None:
+        """One token with its best candidates; the stream is read on meanwhile."""
+        task = asyncio.ensure_future(self._ask(ask.role, ask.candidates))
         try:
             await inbox.until(task)
         finally:
@@ -216,7 +233,7 @@ class Generating:
             await asyncio.wait({task})  # its stream is closed before anybody goes on
         return task.result()
 
-    async def _ask(self, role: Role) -> Piece | None:
+    async def _ask(self, role: Role, candidates: int) -> Piece | None:
         started = time.perf_counter()
         usage = self._ledger.usage.of(role)
         meter = Meter(usage, expected=self._known.get(role, 0))
@@ -229,7 +246,7 @@ class Generating:
                 max_tokens=1,
                 sampling=replace(self._task.sampling, temperature=0.0),
                 session=self._key,
-                top=2,
+                top=candidates,
                 text=self._contexts.text(role),
             )
             async with aclosing(self._engines[role].stream(request)) as stream:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from relaygen import UsageError
 from relaygen.policies import HandOff, MarginPolicy, RelayPolicy, Session, Stay
-from relaygen.policies.base import STAY, Streaming, streamed_margins
+from relaygen.policies.base import STAY, Streaming, streamed_candidates
 from relaygen.text.cues import CueSet
 from tests.text.support import texts
 
@@ -178,12 +178,15 @@ def test_it_needs_margins_only_where_a_threshold_can_act(
     stay: float, leave: float, reads: bool
 ) -> None:
     policy = MarginPolicy.of(CUES, stay=stay, leave=leave)
-    assert policy.margins == streamed_margins(policy) == ({"small"} if reads else set())
+    assert policy.margins == ({"small"} if reads else set())
+    assert streamed_candidates(policy, "small", "delegate") == (2 if reads else 0)
+    assert streamed_candidates(policy, "small", "lead") == 0
+    assert streamed_candidates(policy, "large", "delegate") == 0
 
 
-def test_other_policies_read_no_streamed_margins() -> None:
+def test_other_policies_read_no_streamed_candidates() -> None:
     assert isinstance(POLICY, Streaming)
-    assert streamed_margins(RelayPolicy.of(CUES)) == frozenset()
+    assert streamed_candidates(RelayPolicy.of(CUES), "small", "delegate") == 0
 
 
 @pytest.mark.parametrize(

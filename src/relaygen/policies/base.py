@@ -67,9 +67,10 @@ class HandOff:
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """Ask ``role`` for one token with its two best candidates; the result goes to `probed`."""
+    """Ask ``role`` for one token with its best candidates; the result goes to `probed`."""
 
     role: Role
+    candidates: int = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,20 +118,34 @@ class Hinting(Protocol):
 
 @runtime_checkable
 class Streaming(Protocol):
-    """A policy that reads margins with every token, not from probes alone."""
+    """A policy that reads candidates with every token, not from probes alone."""
 
-    @property
-    def streamed_margins(self) -> frozenset[Role]:
-        """The models whose delegated pieces come with their two best candidates.
+    def candidates(self, role: Role, kind: Kind) -> int:
+        """How many candidates each token of such a segment comes with; 0 for none.
 
-        They should be in `Policy.margins` too: those are checked beforehand.
+        The models should be in `Policy.margins` too: those are checked beforehand.
         """
         ...
 
 
-def streamed_margins(policy: Policy) -> frozenset[Role]:
-    """The models whose margins a policy reads with every delegated token; most read none."""
-    return policy.streamed_margins if isinstance(policy, Streaming) else frozenset()
+def streamed_candidates(policy: Policy, role: Role, kind: Kind) -> int:
+    """How many candidates a policy reads with every token of such a segment; most read none."""
+    return policy.candidates(role, kind) if isinstance(policy, Streaming) else 0
+
+
+@runtime_checkable
+class Suppressing(Protocol):
+    """A policy under which some texts are never written."""
+
+    @property
+    def suppressed(self) -> frozenset[str]:
+        """Texts that no model may write as one token; longer ones stay."""
+        ...
+
+
+def suppressed(policy: Policy) -> tuple[str, ...]:
+    """The texts that a policy suppresses, in order; most suppress none."""
+    return tuple(sorted(policy.suppressed)) if isinstance(policy, Suppressing) else ()
 
 
 class Policy(Protocol):

@@ -77,10 +77,9 @@ class MarginPolicy:
         """The small model's, unless neither threshold can ever act."""
         return frozenset(("small",)) if self.leave > 0 or self.stay <= 1 else frozenset()
 
-    @property
-    def streamed_margins(self) -> frozenset[Role]:
-        """The same, with every token."""
-        return self.margins
+    def candidates(self, role: Role, kind: Kind) -> int:
+        """With every token that the small model writes as a delegate."""
+        return 2 if kind == "delegate" and role in self.margins else 0
 
     @property
     def relay(self) -> RelayPolicy:

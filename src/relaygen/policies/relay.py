@@ -13,12 +13,10 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from .._types import Kind, Piece, Role, Stage
-from ..text.cues import CueSet
+from ..text.cues import LONGEST_OPENING, CueSet, bare
 from ..text.reader import Reader, Reading
 from .base import STAY, After, Decision, HandOff, Start, Stay, Token
 
-_PUNCTUATION = " \t\r\n.,;:!?*_#>-"
-_LONGEST_OPENING = 80
 _BREAKS = ("\n", "\n\n", "\n\n\n")
 _ENDS = (
     *(f"{mark}{space}" for mark in (".", "!", "?", ".)", "!)", "?)") for space in _BREAKS),
@@ -129,7 +127,7 @@ class RelaySession:
         return Stay(reading.held)
 
     def _leading(self, token: Token, reading: Reading) -> Decision:
-        if len(self._opening) < _LONGEST_OPENING:
+        if len(self._opening) < LONGEST_OPENING:
             self._opening += token.text
         if reading.end:
             self._owes_sentence = False
@@ -140,7 +138,7 @@ class RelaySession:
             return Stay(0 if reading.end else reading.held)
         if reading.cue is None or self._owes_sentence:
             return STAY
-        self._bare = self._bare + 1 if _only(self._opening, reading.cue) else 0
+        self._bare = self._bare + 1 if bare(self._opening, reading.cue) else 0
         return HandOff(token.index, "delegate", "cue", reading.cue)
 
     def _take_over(self, token: Token, reading: Reading) -> Decision:
@@ -166,9 +164,3 @@ class RelaySession:
     def answer(self, on_duty: Role) -> Role:
         """The profile's choice; a relayed answer begins with the large model."""
         return "small" if self._start.answer_role == "small" else "large"
-
-
-def _only(opening: str, cue: str) -> bool:
-    """Whether a segment that begins so holds nothing but the cue, or the rest of one."""
-    written, name = (text.strip(_PUNCTUATION).replace("’", "'").lower() for text in (opening, cue))
-    return name.endswith(written) if written else not name

@@ -9,8 +9,8 @@ from .._types import Kind, Piece, Role, Stage
 from .base import STAY, After, Decision, Start, Token
 
 
-class _Alone:
-    """Nobody else ever writes."""
+class Alone:
+    """One generation in which nobody else ever writes."""
 
     def begin(self, role: Role, kind: Kind, stage: Stage, after: After) -> None:
         """Nothing to remember."""
@@ -37,9 +37,9 @@ class LargeOnly:
     roles: ClassVar[frozenset[Role]] = frozenset(("large",))
     margins: ClassVar[frozenset[Role]] = frozenset()
 
-    def start(self, start: Start) -> _Alone:
+    def start(self, start: Start) -> Alone:
         """A fresh session."""
-        return _Alone()
+        return Alone()
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +51,6 @@ class SmallOnly:
     roles: ClassVar[frozenset[Role]] = frozenset(("small",))
     margins: ClassVar[frozenset[Role]] = frozenset()
 
-    def start(self, start: Start) -> _Alone:
+    def start(self, start: Start) -> Alone:
         """A fresh session."""
-        return _Alone()
+        return Alone()

@@ -7,16 +7,23 @@ from collections.abc import Callable, Mapping
 from .._errors import UsageError
 from .._profile import Profile
 from ..policies import (
+    EntropyPolicy,
     LargeOnly,
     MarginPolicy,
+    NoWaitPolicy,
     OneShotPolicy,
     Policy,
     RandomPolicy,
     RelayPolicy,
     SmallOnly,
+    SpeculativeThinkingPolicy,
 )
+from ..policies.entropy import STEP_THRESHOLD, UNITS
 from ..policies.one_shot import CUE_GROUPS, DEFAULT_GROUPS, group_cues
 from ..text.cues import CueSet
+
+PLAIN = ("relay", "speculative-thinking", "large", "no-wait", "small")
+"""The policies that take no option."""
 
 LEVELED = ("relay", "margin")
 """The policies for which a profile's level makes a difference."""
@@ -95,6 +102,31 @@ def _random(profile: Profile, option: str) -> Policy:
     return RandomPolicy(share)
 
 
+def _entropy(profile: Profile, option: str) -> Policy:
+    unit, _, written = option.partition(":")
+    if unit == "step" and not written:
+        return EntropyPolicy(STEP_THRESHOLD, "step")
+    known = next((each for each in UNITS if each == unit), None)
+    try:
+        threshold = float(written)
+    except ValueError:
+        known = None
+    if known is not None:
+        return EntropyPolicy(threshold, known)
+    raise UsageError(
+        f"entropy takes a unit and a threshold in nats, not {option[:100]!r}",
+        hint="for example entropy:step:1.0 or entropy:token:0.5",
+    )
+
+
+def _speculative_thinking(profile: Profile, option: str) -> Policy:
+    return SpeculativeThinkingPolicy()
+
+
+def _no_wait(profile: Profile, option: str) -> Policy:
+    return NoWaitPolicy()
+
+
 def _large(profile: Profile, option: str) -> Policy:
     return LargeOnly()
 
@@ -115,7 +147,17 @@ POLICIES: Mapping[str, tuple[Callable[[Profile, str], Policy], str]] = {
         "hand over for good at the first cue; also one-shot:classic",
     ),
     "random": (_random, "delegate random sentences: random:0.3 gives the small model 30 %"),
+    "speculative-thinking": (
+        _speculative_thinking,
+        "the small model leads; the large one writes how paragraphs that reflect or affirm begin",
+    ),
+    "entropy": (
+        _entropy,
+        "the small model leads where it is certain: entropy:step:1.0 decides by the first token of "
+        "each step, entropy:token:0.5 by every token (nats)",
+    ),
     "large": (_large, "the large model alone"),
+    "no-wait": (_no_wait, 'the large model alone, without words such as "Wait"'),
     "small": (_small, "the small model alone"),
 }
 """Name -> how to make it from a profile and an option, and one line of help."""
@@ -130,7 +172,7 @@ def make_policy(spec: str, profile: Profile) -> Policy:
     name, colon, option = spec.partition(":")
     if name not in POLICIES:
         raise UsageError(f"there is no policy {name!r}", hint=f"policies: {', '.join(POLICIES)}")
-    if colon and name in ("relay", "large", "small"):
+    if colon and name in PLAIN:
         raise UsageError(f"policy {name} takes no option", hint=f"drop {colon + option!r}")
     return POLICIES[name][0](profile, option)
 

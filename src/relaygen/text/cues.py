@@ -32,6 +32,11 @@ _UNSPACED = (
     (0x1780, 0x17FF),
 )
 
+_PUNCTUATION = " \t\r\n.,;:!?*_#>-"
+
+LONGEST_OPENING = 80
+"""Characters at a segment's start that tell whether it is bare; no cue is nearly as long."""
+
 
 def wordlike(char: str) -> bool:
     """Whether the character is part of a word, so that a bound beside it matters."""
@@ -136,3 +141,9 @@ class CueSet:
                 continue
             return cue.name
         return None
+
+
+def bare(opening: str, cue: str) -> bool:
+    """Whether a segment that begins so holds nothing but the cue that ends it, or its rest."""
+    written, name = (text.strip(_PUNCTUATION).replace("’", "'").lower() for text in (opening, cue))
+    return name.endswith(written) if written else not name
