@@ -14,6 +14,7 @@ from relaygen import (
     EngineError,
     EngineUnreachableError,
     Limits,
+    MarginPolicy,
     Message,
     OneShotPolicy,
     Relay,
@@ -22,7 +23,7 @@ from relaygen import (
     UsageError,
     benchmark,
 )
-from relaygen._types import Piece, Prompt
+from relaygen._types import EngineInfo, Piece, Prompt
 from relaygen.engines.scripted import Failure, ScriptedEngine
 from relaygen.profiles import load
 
@@ -85,6 +86,27 @@ def test_leaving_a_stream_aborts_it() -> None:
         assert isinstance(large, ScriptedEngine)
         assert large.aborted == 1
         assert len(large.released) == 1
+
+
+def test_an_engine_that_drafts_has_no_margins_whatever_its_first_token_says() -> None:
+    class Drafting(ScriptedEngine):
+        async def info(self) -> EngineInfo:
+            return replace(await super().info(), drafts=True)
+
+    for large, small, role in (
+        (ScriptedEngine(PLAIN), Drafting(PLAIN), "small"),
+        (Drafting(PLAIN), ScriptedEngine(PLAIN), None),
+    ):
+        with Relay(large, small, policy=MarginPolicy.of(["So"], stay=0.8, leave=0.3)) as pair:
+            if role is None:  # nobody reads the large model's
+                assert pair.generate("?").answer == PLAIN
+                continue
+            with pytest.raises(EngineError, match="no log-probabilities") as caught:
+                pair.generate("?")
+            assert caught.value.role == role
+            assert "switch speculative decoding off" in caught.value.hint
+            assert isinstance(small, ScriptedEngine)
+            assert small.requests == []
 
 
 def test_margins_are_checked_before_they_are_used() -> None:

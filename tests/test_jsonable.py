@@ -20,9 +20,17 @@ from relaygen import (
     StageChanged,
     Text,
     Usage,
+    UsageError,
 )
 from relaygen._events import Event
-from relaygen._jsonable import estimate_dict, event_dict, generation_dict, json_line, usage_dict
+from relaygen._jsonable import (
+    estimate_dict,
+    event_dict,
+    generation_dict,
+    json_line,
+    usage_dict,
+    usage_from,
+)
 from relaygen.costs import Costs, ceiling
 from relaygen.engines.scripted import ScriptedEngine
 
@@ -132,3 +140,33 @@ def test_one_line_in_any_alphabet() -> None:
     assert "三 plus" in lines[-1]
     shown = [json.loads(line) for line in lines[:-1]]
     assert "".join(event["text"] for event in shown if event["type"] == "text") == script
+
+
+def test_usage_comes_back_from_its_file() -> None:
+    assert usage_from(json.loads(json_line(usage_dict(USAGE)))) == USAGE
+    assert usage_from(usage_dict(Usage())) == Usage()
+
+
+def test_files_older_than_a_count_are_read() -> None:
+    made = usage_dict(USAGE)
+    for role in ("large", "small"):
+        del made[role]["drafted"], made[role]["accepted"], made[role]["acceptance"]
+    assert usage_from(made) == USAGE
+    drafting = Usage(ModelUsage(drafted=4, accepted=3))
+    assert usage_dict(drafting)["large"]["acceptance"] == 0.75
+    assert usage_from(usage_dict(drafting)) == drafting
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"large": None},
+        {"small": {"tokens": 3}},
+        {"seconds": "4"},
+        {"handoffs": True},
+        {"paused": 0},
+    ],
+)
+def test_another_usage_is_refused(change: dict[str, object]) -> None:
+    with pytest.raises(UsageError):
+        usage_from(usage_dict(USAGE) | change)

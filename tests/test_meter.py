@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from relaygen import ModelUsage, _meter
@@ -48,6 +50,17 @@ def test_waiting_and_decoding_are_apart(clock: Clock) -> None:
     assert usage.decoded == 4
     assert usage.requests == 1
     assert usage.decode_ms == 375.0
+
+
+def test_drafts_add_up_and_stay_unknown_where_nothing_is_told() -> None:
+    usage = ModelUsage()
+    meter = Meter(usage)
+    meter.read(delta(3))
+    assert (usage.drafted, usage.accepted, usage.acceptance) == (None, None, None)
+    meter.read(replace(delta(1), drafted=3, accepted=0))
+    meter.read(replace(delta(0), drafted=5, accepted=4))
+    Meter(usage).read(replace(delta(1), drafted=2, accepted=1))
+    assert (usage.drafted, usage.accepted, usage.acceptance) == (10, 5, 0.5)
 
 
 def test_a_request_without_a_token(clock: Clock) -> None:

@@ -31,14 +31,18 @@ from ._task import Limits, Thinking
 from ._types import Conversation, Message, Sampling
 from ._version import __version__
 from .engines.base import Engine
+from .engines.speculation import Speculation
 from .policies import (
+    EntropyPolicy,
     LargeOnly,
     MarginPolicy,
+    NoWaitPolicy,
     OneShotPolicy,
     Policy,
     RandomPolicy,
     RelayPolicy,
     SmallOnly,
+    SpeculativeThinkingPolicy,
 )
 
 __all__ = [
@@ -54,6 +58,7 @@ __all__ = [
     "EngineReplyError",
     "EngineStartError",
     "EngineUnreachableError",
+    "EntropyPolicy",
     "Event",
     "FellBack",
     "Generation",
@@ -67,6 +72,7 @@ __all__ = [
     "ModelError",
     "ModelNotFoundError",
     "ModelUsage",
+    "NoWaitPolicy",
     "NotGGUFError",
     "OneShotPolicy",
     "Policy",
@@ -82,6 +88,8 @@ __all__ = [
     "Sampling",
     "Segment",
     "SmallOnly",
+    "Speculation",
+    "SpeculativeThinkingPolicy",
     "Spread",
     "StageChanged",
     "Text",

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from ._errors import EngineError, EngineUnreachableError, UsageError
 from ._events import Event
 from ._hints import HintIds
-from ._pair import EngineSpec, make_engine
+from ._pair import EngineSpec, SpeculationSpec, make_engine, speculation_of
 from ._profile import Profile
 from ._results import Generation
 from ._sync import Iteration, LoopThread
@@ -42,6 +42,10 @@ class Relay:
         ctx: tokens of context of an embedded engine, per conversation.
         threads: CPU threads of an embedded engine; None for all usable ones.
         ngl: layers of an embedded engine on the GPU.
+        spec: speculative decoding of an embedded large model: ``draft`` (the small model guesses),
+            ``ngram``, or a `Speculation`.
+        small_spec: likewise of the small one, which has no smaller model to draft: ``ngram``.
+        parallel: conversations whose cache an embedded engine keeps at once.
 
     Engines start with the first generation. Use it as a context manager (sync or async, not both),
     or call `close`.
@@ -60,14 +64,29 @@ class Relay:
         ctx: int = 4096,
         threads: int | None = None,
         ngl: int = 0,
+        parallel: int = 1,
+        spec: SpeculationSpec = None,
+        small_spec: SpeculationSpec = None,
     ) -> None:
         from .profiles import load, make_policy
 
         self.profile = profile if isinstance(profile, Profile) else load(profile)
         self.policy = make_policy(policy, self.profile) if isinstance(policy, str) else policy
+        asked: dict[Role, tuple[EngineSpec, SpeculationSpec]] = {
+            "large": (large, spec),
+            "small": (small, small_spec),
+        }
         self.engines: Mapping[Role, Engine] = {
-            "large": make_engine(large, "large", ctx=ctx, threads=threads, ngl=ngl),
-            "small": make_engine(small, "small", ctx=ctx, threads=threads, ngl=ngl),
+            role: make_engine(
+                named,
+                role,
+                ctx=ctx,
+                threads=threads,
+                ngl=ngl,
+                parallel=parallel,
+                speculation=speculation_of(drafting, role, small),
+            )
+            for role, (named, drafting) in asked.items()
         }
         self._hints = {role: HintIds(engine) for role, engine in self.engines.items()}
         self._checked: set[Role] = set()
@@ -212,6 +231,8 @@ class Relay:
             self._checked.add(role)
 
     async def _margins_of(self, engine: Engine) -> bool | None:
+        if (await engine.info()).drafts:
+            return None  # drafted tokens come without candidates, whatever the first one says
         from .engines._margins import margins_are_raw
 
         key = uuid.uuid4().hex

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import fields
-from typing import Any
+from typing import Any, cast
 
+from ._errors import UsageError
 from ._events import Done, Event
 from ._results import Generation, ModelUsage, Segment, Usage
 from .costs import ceiling, large_alone_seconds, measured_costs, speedup
+
+_ROLES = ("large", "small")
+_LATER = ("drafted", "accepted")
 
 
 def event_dict(event: Event) -> dict[str, Any]:
@@ -71,7 +76,40 @@ def usage_dict(usage: Usage) -> dict[str, Any]:
 
 def _model_dict(usage: ModelUsage) -> dict[str, Any]:
     counted = {field.name: getattr(usage, field.name) for field in fields(usage)}
-    return {**counted, "decode_ms": usage.decode_ms, "catch_up_ms": usage.catch_up_ms}
+    return {
+        **counted,
+        "acceptance": usage.acceptance,
+        "decode_ms": usage.decode_ms,
+        "catch_up_ms": usage.catch_up_ms,
+    }
+
+
+def usage_from(value: Mapping[str, Any]) -> Usage:
+    """The inverse of `usage_dict`; what derives from the rest is not looked at.
+
+    Raises:
+        UsageError: a key is missing or a value has another type.
+    """
+    large, small = (ModelUsage(**_counts(ModelUsage, value.get(role))) for role in _ROLES)
+    return Usage(large, small, **_counts(Usage, value))
+
+
+def _counts(kind: type[ModelUsage | Usage], value: object) -> dict[str, Any]:
+    """The fields of their own that both kinds of usage have: numbers, None, and a text."""
+    if not isinstance(value, Mapping):
+        raise UsageError("a part of the usage is missing")
+    # What was not counted when a file was written is not known.
+    given = {**dict.fromkeys(_LATER), **cast("Mapping[str, Any]", value)}
+    names = [field.name for field in fields(kind) if field.name not in _ROLES]
+    for name in names:
+        wanted = str if name == "paused" else int | float | None
+        if (
+            name not in given
+            or isinstance(given[name], bool)
+            or not isinstance(given[name], wanted)
+        ):
+            raise UsageError(f"{name!r} of the usage is missing or has the wrong type")
+    return {name: given[name] for name in names}
 
 
 def estimate_dict(usage: Usage) -> dict[str, Any]:

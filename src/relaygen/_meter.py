@@ -34,6 +34,9 @@ class Meter:
                 self._first = self._last
             self._pieces += len(delta.pieces)
         usage.repaired += delta.repaired
+        if delta.drafted is not None:
+            usage.drafted = (usage.drafted or 0) + delta.drafted
+            usage.accepted = (usage.accepted or 0) + (delta.accepted or 0)
         if delta.cached is not None:
             usage.cached = (usage.cached or 0) + delta.cached
             usage.reevaluated += max(0, self._expected - delta.cached)

@@ -54,6 +54,10 @@ class ModelUsage:
         repaired: ids that the engine lost in its stream and the adapter restored.
         hint_stops: stops at a hinted token where there was no hand-off.
         retries: requests repeated because the engine failed before their first token.
+        drafted: tokens that speculative decoding guessed; None where the engine drafts nothing or
+            does not tell. vLLM tells at the end of a stream only, so what was drafted in requests
+            that a hand-off aborted is missing.
+        accepted: of those, tokens that were right; None likewise.
     """
 
     tokens: int = 0
@@ -70,6 +74,13 @@ class ModelUsage:
     repaired: int = 0
     hint_stops: int = 0
     retries: int = 0
+    drafted: int | None = None
+    accepted: int | None = None
+
+    @property
+    def acceptance(self) -> float | None:
+        """accepted / drafted; None where nothing was drafted, or the engine does not tell."""
+        return (self.accepted or 0) / self.drafted if self.drafted else None
 
     @property
     def decode_ms(self) -> float | None:

@@ -57,6 +57,18 @@ class Piece:
             return None
         return math.exp(self.top[0][1]) - math.exp(self.top[1][1])
 
+    @property
+    def entropy(self) -> float | None:
+        """Entropy of the candidates in nats, their probabilities scaled to sum 1.
+
+        None where the engine did not give two candidates.
+        """
+        if len(self.top) < 2:
+            return None
+        shares = [math.exp(logarithm) for _, logarithm in self.top]
+        total = sum(shares)
+        return -sum(share / total * math.log(share / total) for share in shares if share > 0)
+
 
 @dataclass(frozen=True, slots=True)
 class Delta:
@@ -64,7 +76,9 @@ class Delta:
 
     The last delta of a stream has ``end``. ``cached`` and ``evaluated`` are prompt tokens found in
     the engine's prefix cache and prompt tokens computed, where the engine tells (None: hidden).
-    ``repaired`` counts ids that the engine lost and the adapter restored.
+    ``repaired`` counts ids that the engine lost and the adapter restored. ``drafted`` and
+    ``accepted`` are tokens that were guessed since the last delta, and those of them that were
+    right (None: nothing new, nothing is drafted, or the engine does not tell).
     """
 
     pieces: tuple[Piece, ...] = ()
@@ -72,6 +86,8 @@ class Delta:
     cached: int | None = None
     evaluated: int | None = None
     repaired: int = 0
+    drafted: int | None = None
+    accepted: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,6 +209,7 @@ class EngineInfo:
     unknown and never equal. ``slots`` are conversations whose prefix cache can live at once.
     ``text_only``: the engine hides token ids, so requests carry text and pieces have no ids.
     ``stop_ids``: it can stop at given ids, so hints are of use. ``kind`` names the server.
+    ``drafts``: it decodes speculatively, and tokens that were drafted come without candidates.
     """
 
     model: str
@@ -203,6 +220,7 @@ class EngineInfo:
     text_only: bool = False
     stop_ids: bool = False
     kind: str = ""
+    drafts: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relaygen import (
+    EntropyPolicy,
     Generation,
     Inserted,
     LargeOnly,
@@ -185,6 +186,17 @@ def test_the_numbers_of_each_model() -> None:
     assert "20 tokens in 4.0 s · 200 ms per token · first token after 0.10 s" in text
 
 
+def test_what_was_drafted_is_said_of_models_that_tell() -> None:
+    usage = timed(4.0)
+    assert "drafted" not in said(generation(("large", 10), ("small", 10), usage=usage))
+    usage.large.drafted, usage.large.accepted = 8, 6
+    text = said(generation(("large", 10), ("small", 10), usage=usage))
+    assert "large: 8 tokens drafted, 6 accepted (75 %)\n" in text
+    assert "small: " not in text
+    usage.large.drafted, usage.large.accepted = 0, 0
+    assert "drafted" not in said(generation(("large", 10), ("small", 10), usage=usage))
+
+
 def test_insertions_have_a_row() -> None:
     assert "\ni inserted     3\n" in said(generation(("large", 5), ("inserted", 3)))
 
@@ -252,6 +264,12 @@ def test_where_no_cue_fired_it_says_so(
     if says and policy.name != "random":
         assert "relaygen profile show mine lists the cues" in text
         assert f"--policy {'one-shot' if policy is RELAY else 'relay'}" in text
+
+
+def test_where_a_small_model_that_leads_wrote_everything_it_says_so() -> None:
+    shown = Shown(EntropyPolicy(), "mine")
+    assert "the small model wrote everything" in said(generation(("small", 9)), shown)
+    assert "wrote everything" not in said(generation(("small", 9), ("large", 9)), shown)
 
 
 def test_where_the_small_model_failed_no_cue_is_blamed() -> None:

@@ -22,8 +22,29 @@ from typing import Any
 class CommonParams(SimpleNamespace):
     def __init__(self) -> None:
         super().__init__(
-            model=SimpleNamespace(), cpuparams=SimpleNamespace(), cpuparams_batch=SimpleNamespace()
+            model=SimpleNamespace(),
+            cpuparams=SimpleNamespace(),
+            cpuparams_batch=SimpleNamespace(),
+            speculative=SimpleNamespace(
+                ngram_simple=SimpleNamespace(),
+                draft=SimpleNamespace(
+                    mparams=SimpleNamespace(),
+                    cpuparams=SimpleNamespace(),
+                    cpuparams_batch=SimpleNamespace(),
+                ),
+            ),
         )
+
+
+class common_speculative_type:  # the library's own name
+    COMMON_SPECULATIVE_TYPE_DRAFT_SIMPLE = "draft-simple"
+    COMMON_SPECULATIVE_TYPE_NGRAM_SIMPLE = "ngram-simple"
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, SimpleNamespace):
+        return {key: _plain(each) for key, each in vars(value).items()}
+    return value
 
 
 class Server:
@@ -31,6 +52,8 @@ class Server:
         model = Path(params.model.path)
         plain = {key: each for key, each in vars(params).items() if isinstance(each, int | list)}
         plain["n_threads"] = [params.cpuparams.n_threads, params.cpuparams_batch.n_threads]
+        if hasattr(params.speculative, "types"):
+            plain["speculative"] = _plain(params.speculative)
         model.with_suffix(".json").write_text(json.dumps(plain))
         print("this is no address")
         sys.stdout.flush()

@@ -28,6 +28,7 @@ from relaygen._types import Conversation, Message
 from relaygen.engines.base import Engine
 from relaygen.engines.embedded import EmbeddedEngine
 from relaygen.engines.llama_server import LlamaServerEngine
+from relaygen.engines.speculation import Speculation
 
 from .gguf_files import tiny
 from .replay import asked, collect, data_in
@@ -182,6 +183,47 @@ async def test_on_a_gpu_steps_are_larger(model: Path) -> None:
     params = json.loads(model.with_suffix(".json").read_text())
     assert (params["n_gpu_layers"], params["n_batch"]) == (-1, 512)
     await engine.aclose()
+
+
+@pytest.mark.parametrize("ngl", [0, 7])
+async def test_a_draft_model(model: Path, tmp_path: Path, ngl: int) -> None:
+    drafter = tiny(tmp_path / "drafter.gguf")
+    spec = Speculation("draft", model=drafter)
+    engine = EmbeddedEngine(model, ctx=256, threads=3, ngl=ngl, speculation=spec)
+    await engine.info()
+    told = json.loads(model.with_suffix(".json").read_text())["speculative"]
+    cpu = {"n_threads": 3, "poll": 0}
+    assert told == {
+        "types": ["draft-simple"],
+        "ngram_simple": {},
+        "draft": {
+            "mparams": {"path": str(drafter)},
+            "n_max": 3,
+            "n_gpu_layers": ngl,
+            "cpuparams": cpu,
+            "cpuparams_batch": cpu,
+        },
+    }
+    await engine.aclose()
+
+
+async def test_drafts_from_the_text_itself(model: Path) -> None:
+    spec = Speculation("ngram", tokens=5, lookup=4)
+    engine = EmbeddedEngine(model, ctx=256, speculation=spec)
+    await engine.info()
+    told = json.loads(model.with_suffix(".json").read_text())["speculative"]
+    assert told["types"] == ["ngram-simple"]
+    assert told["ngram_simple"] == {"size_n": 4, "size_m": 5}
+    await engine.aclose()
+
+
+def test_a_draft_model_is_checked_first(model: Path, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="does not say which model drafts"):
+        EmbeddedEngine(model, ctx=256, speculation=Speculation("draft"))
+    with pytest.raises(ModelNotFoundError):
+        EmbeddedEngine(
+            model, ctx=256, speculation=Speculation("draft", model=tmp_path / "none.gguf")
+        )
 
 
 async def test_first_calls_at_once_start_one_child(model: Path, tmp_path: Path) -> None:

@@ -493,6 +493,61 @@ async def test_an_older_server_times_only_the_last_chunk() -> None:
     assert (end.cached, end.evaluated) == (3, 4)
 
 
+# Speculative decoding.
+
+
+async def test_drafts_are_told_with_the_tokens_and_none_is_told_twice() -> None:
+    first, second = {"draft_n": 3}, {"draft_n": 6, "draft_n_accepted": 4}
+    third = {"draft_n": 9, "draft_n_accepted": 4}
+    stream = sse(
+        chunk("a", [5], 1, timings={"cache_n": 0, "prompt_n": 2}),
+        chunk("b", [6], 2, timings={**first, "draft_n_accepted": 2}),
+        chunk("c", [7], 3, timings={**first, "draft_n_accepted": 2}),
+        chunk("a", [5], 4, timings=second),
+        chunk("", [151645], 5, timings=second),
+        last(5, "eos", timings=third),
+    )
+    async with playing(completion=stream) as server:
+        deltas = await collect(LlamaServerEngine(server.url), asked([1], 9))
+    told = [(each.drafted, each.accepted) for each in deltas]
+    assert told == [(None, None), (3, 2), (None, None), (3, 2), (3, 0), (None, None)]
+    assert (deltas[-1].end, ids_in(deltas)) == ("turn", [5, 6, 7, 5])
+
+
+async def test_half_a_count_is_none() -> None:
+    stream = sse(chunk("a", [5], 1, timings={"draft_n": 3}), last(1))
+    async with playing(completion=stream) as server:
+        deltas = await collect(LlamaServerEngine(server.url), asked([1], 1))
+    assert {each.drafted for each in deltas} == {None}
+
+
+async def test_drafts_of_tokens_generated_once_more_count() -> None:
+    # The text does not tell which two tokens the stream lost: they are asked for once more.
+    lost = sse(chunk("龘", [7], 3, timings={"draft_n": 3, "draft_n_accepted": 2}))
+    timings = {"draft_n": 2, "draft_n_accepted": 1}
+    again = answer({"tokens": [5, 6, 7], "stop_type": "limit", "timings": timings})
+    async with playing(completion=[lost, again]) as server:
+        deltas = await collect(LlamaServerEngine(server.url), asked([1], 3))
+    told = [(each.drafted, each.accepted) for each in deltas if each.drafted]
+    assert told == [(3, 2), (2, 1)]
+    assert sum(each.repaired for each in deltas) == 3
+
+
+@pytest.mark.parametrize(
+    ("route", "drafts"),
+    [
+        (answer([{"id": 0, "speculative": True}]), True),
+        (answer([{"id": 0, "speculative": False}]), False),
+        (answer([{"id": 0}, "?"]), False),
+        (answer({"data": []}), False),
+        (answer({"error": {"message": "not supported"}}, 501), False),
+    ],
+)
+async def test_whether_it_drafts(route: Reply, drafts: bool) -> None:
+    async with playing(slots=route) as server:
+        assert (await LlamaServerEngine(server.url).info()).drafts is drafts
+
+
 # Failures.
 
 
@@ -593,12 +648,13 @@ def slots(*busy: bool) -> Reply:
 async def test_settled_waits_for_the_conversations_own_slot() -> None:
     async with playing(
         completion=recorded("limit"),
-        slots=[slots(True, True), slots(True, True), slots(False, True)],
+        slots=[slots(False), slots(True, True), slots(True, True), slots(False, True)],
     ) as server:
         engine = LlamaServerEngine(server.url)
         await collect(engine, asked([1], 6, session="a"))
+        assert len(server.bodies("/slots")) == 1  # whether it drafts
         await engine.settled("a")
-        assert len(server.bodies("/slots")) == 3
+        assert len(server.bodies("/slots")) == 4
 
 
 @pytest.mark.parametrize(
@@ -610,7 +666,7 @@ async def test_settled_never_raises(route: Reply) -> None:
         await collect(engine, asked([1], 6, session="a"))
         await engine.settled("a")
         await engine.settled("unknown")
-        assert len(server.bodies("/slots")) == 2
+        assert len(server.bodies("/slots")) == 3
 
 
 def test_more_than_one_event_loop() -> None:

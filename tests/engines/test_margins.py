@@ -33,8 +33,9 @@ async def test_raw() -> None:
     engine = Answering(RAW)
     assert await margins_are_raw(engine, [1, 2], "s") is True
     assert [each.sampling.temperature for each in engine.requests] == [1.0, 0.5, 1.0]
+    assert [each.max_tokens for each in engine.requests] == [8, 1, 1]
     for request in engine.requests:
-        assert (request.ids, request.max_tokens, request.top) == ((1, 2), 1, 2)
+        assert (request.ids, request.top) == ((1, 2), 2)
         assert (request.session, request.seed) == ("s", 1)
         # A cut would make the candidates look alike at every temperature.
         assert (request.sampling.top_k, request.sampling.top_p, request.sampling.min_p) == (0, 1, 0)
@@ -56,6 +57,27 @@ async def test_the_first_answer_only_warms_up() -> None:
 @pytest.mark.parametrize("top", [[], [(1, -0.1)]])
 async def test_too_few_candidates(top: list[tuple[int, float]]) -> None:
     assert await margins_are_raw(Answering(top), [1], "s") is None
+
+
+class Drafting(Answering):
+    """Its later tokens were drafted, and come without candidates."""
+
+    def __init__(self, *later: bytes) -> None:
+        super().__init__(RAW)
+        self._later = later
+
+    async def stream(self, request: SegmentRequest) -> AsyncGenerator[Delta, None]:
+        yield Delta((Piece(1, b"a", tuple(RAW)), *(Piece(2, data) for data in self._later)))
+        yield Delta((), "length")
+
+
+async def test_tokens_without_candidates_behind_the_first() -> None:
+    assert await margins_are_raw(Drafting(b"b"), [1], "s") is None
+    assert await margins_are_raw(Drafting(), [1], "s") is True
+
+
+async def test_tokens_inside_a_character_need_none() -> None:
+    assert await margins_are_raw(Drafting("é".encode()[:1], "é".encode()[1:]), [1], "s") is True
 
 
 async def test_scripted() -> None:

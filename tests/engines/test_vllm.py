@@ -327,6 +327,24 @@ async def test_a_hidden_cache_is_not_an_empty_one() -> None:
     assert (deltas[-1].cached, deltas[-1].evaluated) == (None, None)
 
 
+async def test_what_was_drafted_is_told_behind_the_last_token() -> None:
+    counts = {"num_draft_tokens": 12, "num_accepted_draft_tokens": 5, "num_spec_steps": 4}
+    for metrics, told in (
+        ({"speculative_decoding": counts}, (12, 5)),
+        ({"speculative_decoding": None}, (None, None)),
+        ({"time_to_first_token_ms": 3.0}, (None, None)),
+        (None, (None, None)),
+    ):
+        after: dict[str, Any] = {
+            "choices": [],
+            "usage": {"prompt_tokens": 1},
+            "metrics": metrics,
+        }
+        async with vllm_playing(completions=chunks(chunk([10], "+", "length"), after)) as server:
+            deltas = await collect(VllmEngine(server.url), asked([A_ID], 1))
+        assert (deltas[-1].drafted, deltas[-1].accepted) == told
+
+
 @pytest.mark.parametrize("cut", [0, 5])
 async def test_characters_of_several_tokens(cut: int) -> None:
     deltas, _ = await play("rare", cut=cut)

@@ -54,6 +54,14 @@ def test_a_hidden_cache_has_no_share(model: ModelUsage, share: float | None) -> 
     assert cached_share(model) == share
 
 
+def test_what_was_drafted() -> None:
+    made = usage(large=ModelUsage(drafted=9, accepted=6), small=ModelUsage())
+    assert relay_dict(ORDER, generation(made))["speculation"] == {
+        "large": {"drafted": 9, "accepted": 6},
+        "small": None,
+    }
+
+
 def test_counts_add_up() -> None:
     made = usage(large=ModelUsage(tokens=5, requests=2, discarded=1), small=ModelUsage(tokens=3))
     assert usage_dict(made) == {

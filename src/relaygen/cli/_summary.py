@@ -131,6 +131,7 @@ def _decode(model: ModelUsage) -> str:
 def _facts(generation: Generation, shown: Shown) -> list[str]:
     usage = generation.usage
     facts = [" · ".join(_counts(usage)), " · ".join(_speed(usage))]
+    facts += _drafts(usage)
     facts += _estimate(usage)
     if shown.on_cpu and len(shown.policy.roles) == 2:
         facts.append(
@@ -155,6 +156,16 @@ def _counts(usage: Usage) -> list[str]:
     share = usage.utilization
     counts = [] if share is None else [f"utilization {100 * share:.0f} %"]
     return [*counts, plural(usage.handoffs, "hand-off")]
+
+
+def _drafts(usage: Usage) -> list[str]:
+    """What speculative decoding guessed, for each model that does it and tells."""
+    return [
+        f"{role}: {plural(model.drafted, 'token')} drafted, {model.accepted} accepted "
+        f"({100 * model.acceptance:.0f} %)"
+        for role, model in (("large", usage.large), ("small", usage.small))
+        if model.drafted and model.acceptance is not None
+    ]
 
 
 def _speed(usage: Usage) -> list[str]:
@@ -198,7 +209,11 @@ def _why_no_handoff(generation: Generation, shown: Shown) -> list[str]:
     if len(shown.policy.roles) < 2 or generation.finish == "cancelled" or usage.fallbacks:
         return []
     if name not in ("relay", "margin", "one-shot"):
-        return [] if usage.handoffs else ["no sentence was handed to the small model"]
+        if usage.handoffs:
+            return []
+        if shown.policy.first == "small":
+            return ["the small model wrote everything"]
+        return ["no sentence was handed to the small model"]
     if any(segment.cue for segment in generation.segments):
         return []
     wrote = "the small model wrote in the answer only"

@@ -341,7 +341,14 @@ def _open(pair: PairOptions, engines: EngineOptions, profile: Profile, policy: P
         if role not in found:
             found[role] = _options.located(spec or DEFAULTS[role], pair.no_mirror)
     return Relay(
-        **found, profile=profile, policy=policy, ctx=pair.ctx, threads=pair.threads, ngl=pair.ngl
+        **found,
+        profile=profile,
+        policy=policy,
+        ctx=pair.ctx,
+        threads=pair.threads,
+        ngl=pair.ngl,
+        spec=pair.spec,
+        small_spec=pair.small_spec,
     )
 
 

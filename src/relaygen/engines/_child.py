@@ -31,6 +31,10 @@ class Config:
         batch: prompt tokens computed in one step.
         verbosity: of llama.cpp's log, 1 for errors, 2 with warnings, 3 with all it does.
         api_key: that every request must carry.
+        spec: how it drafts: "", "draft" or "ngram".
+        draft: path of the GGUF file that drafts, where one does.
+        drafted: tokens drafted at once, at most.
+        lookup: tokens in a row that an n-gram must repeat.
     """
 
     model: str
@@ -41,6 +45,10 @@ class Config:
     batch: int
     verbosity: int
     api_key: str
+    spec: str = ""
+    draft: str = ""
+    drafted: int = 0
+    lookup: int = 0
 
     def line(self) -> bytes:
         """As it is sent."""
@@ -115,7 +123,26 @@ def _serve(config: Config) -> Any:
     params.hostnames = ["127.0.0.1"]
     params.port = 0
     params.api_keys = [config.api_key]
+    if config.spec:
+        _speculate(params.speculative, config, xllamacpp.common_speculative_type)
     return xllamacpp.Server(params)
+
+
+def _speculate(speculative: Any, config: Config, types: Any) -> None:
+    """Say who drafts, and how much."""
+    if config.spec == "ngram":
+        speculative.types = [types.COMMON_SPECULATIVE_TYPE_NGRAM_SIMPLE]
+        speculative.ngram_simple.size_n = config.lookup
+        speculative.ngram_simple.size_m = config.drafted
+        return
+    speculative.types = [types.COMMON_SPECULATIVE_TYPE_DRAFT_SIMPLE]
+    draft = speculative.draft
+    draft.mparams.path = config.draft
+    draft.n_max = config.drafted
+    draft.n_gpu_layers = config.ngl
+    for cpu in (draft.cpuparams, draft.cpuparams_batch):
+        cpu.n_threads = config.threads
+        cpu.poll = 0
 
 
 if __name__ == "__main__":

@@ -87,6 +87,30 @@ def _literal(text: str) -> str:
     return '"' + "".join(marks.get(each, each) for each in text) + '"'
 
 
+class Drafts:
+    """Tokens that the server drafted in one request, told as they come.
+
+    It counts from the start of the request, in every chunk, so that a hand-off loses none of it.
+    """
+
+    def __init__(self) -> None:
+        self._seen = self._told = (0, 0)
+
+    def read(self, timings: dict[str, Any]) -> None:
+        """The counts of a chunk; they are missing where nothing was drafted yet."""
+        drafted, accepted = timings.get("draft_n"), timings.get("draft_n_accepted")
+        if type(drafted) is int and type(accepted) is int:
+            self._seen = drafted, accepted
+
+    def take(self) -> tuple[int, int] | tuple[None, None]:
+        """Drafted and accepted since the last call; None where nothing was drafted."""
+        if self._seen == self._told:
+            return None, None
+        drafted, accepted = self._seen[0] - self._told[0], self._seen[1] - self._told[1]
+        self._told = self._seen
+        return drafted, accepted
+
+
 class ChunkReader:
     """The chunks of one streamed completion.
 
@@ -110,6 +134,7 @@ class ChunkReader:
         self._role = role
         self._received = 0
         self._held: Piece | None = None
+        self._drafts = Drafts()
         self.ids: list[int] = []
         self.lost = 0
         self.done = self.turn = False
@@ -160,7 +185,10 @@ class ChunkReader:
 
     def _time(self, chunk: dict[str, Any]) -> None:
         timings = chunk.get("timings")
-        if self.cached is None and isinstance(timings, dict):
+        if not isinstance(timings, dict):
+            return
+        self._drafts.read(timings)
+        if self.cached is None:
             self.cached, self.evaluated = timings.get("cache_n"), timings.get("prompt_n")
 
     async def _read(
@@ -200,10 +228,12 @@ class ChunkReader:
         self.done = True
         self.turn = why == "eos"
         if self.turn:  # half a character before the end of the turn is no text: dropped
-            return None
+            return self._delta([])
         self.lost = lost
         return self._delta(before)
 
-    @staticmethod
-    def _delta(pieces: list[Piece], repaired: int = 0) -> Delta | None:
-        return Delta(tuple(pieces), repaired=repaired) if pieces else None
+    def _delta(self, pieces: list[Piece], repaired: int = 0) -> Delta | None:
+        drafted, accepted = self._drafts.take()
+        if not pieces and drafted is None:
+            return None
+        return Delta(tuple(pieces), repaired=repaired, drafted=drafted, accepted=accepted)

@@ -10,14 +10,17 @@ from .base import Engine
 
 _TEMPERATURES = (1.0, 0.5, 1.0)
 _TOLERANCE = 1e-3
+_RUN = 8
+"""Tokens of the first answer: what an engine drafts by itself begins behind its first token."""
 
 
 async def margins_are_raw(engine: Engine, ids: Sequence[int], session: str) -> bool | None:
     """Whether log-probabilities are those at temperature 1, whatever the request's temperature.
 
-    Asks for the two best next tokens at temperatures 1 and 0.5. The first answer at 1 only warms
-    the prefix cache: an engine that computes a prompt as one batch and later its last token alone
-    rounds differently (up to 0.08 seen with quantized models on llama.cpp).
+    Asks for the two best next tokens at temperatures 1 and 0.5. The first answer at 1 warms the
+    prefix cache: an engine that computes a prompt as one batch and later its last token alone
+    rounds differently (up to 0.08 seen with quantized models on llama.cpp). It also goes on for a
+    few tokens, since llama.cpp gives no candidates of those that it drafted.
 
     Args:
         engine: what to check.
@@ -26,30 +29,43 @@ async def margins_are_raw(engine: Engine, ids: Sequence[int], session: str) -> b
 
     Returns:
         True: equal. False: they change with the temperature, so that margins mean nothing.
-        None: the engine gave fewer than two candidates.
+        None: the engine gave fewer than two candidates, or not with every token.
 
     Raises:
         EngineError: the engine does not answer.
     """
-    answers = [await _candidates(engine, ids, session, each) for each in _TEMPERATURES]
-    if any(len(answer) < 2 for answer in answers):
+    runs = [
+        await _candidates(engine, ids, session, temperature, 1 if number else _RUN)
+        for number, temperature in enumerate(_TEMPERATURES)
+    ]
+    if any(not run or any(len(answer) < 2 for answer in run) for run in runs):
         return None
-    _, cooler, warmer = answers
+    cooler, warmer = runs[1][0], runs[2][0]
     return cooler.keys() == warmer.keys() and all(
         abs(cooler[id] - warmer[id]) <= _TOLERANCE for id in cooler
     )
 
 
 async def _candidates(
-    engine: Engine, ids: Sequence[int], session: str, temperature: float
-) -> dict[int, float]:
-    """The two best next tokens and their log-probabilities."""
+    engine: Engine, ids: Sequence[int], session: str, temperature: float, tokens: int
+) -> list[dict[int, float]]:
+    """The two best next tokens and their log-probabilities, for each token that is text by itself.
+
+    Those inside a character have none on some engines.
+    """
     # Nothing is cut off: candidates that are left out would hide what the temperature does.
     sampling = Sampling(temperature=temperature, top_p=1.0, top_k=0, min_p=0.0)
-    request = SegmentRequest(tuple(ids), 1, sampling, session, seed=1, top=2)
-    found: dict[int, float] = {}
+    request = SegmentRequest(tuple(ids), tokens, sampling, session, seed=1, top=2)
+    found: list[dict[int, float]] = []
     async with aclosing(engine.stream(request)) as deltas:
         async for delta in deltas:
-            for piece in delta.pieces[:1]:
-                found = found or dict(piece.top)
+            found += [dict(piece.top) for piece in delta.pieces if _whole(piece.data)]
     return found
+
+
+def _whole(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True

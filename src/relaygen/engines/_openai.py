@@ -112,6 +112,8 @@ class IdReader:
         hint: it said that the model wrote one of the request's stop ids.
         cached: prompt tokens found in the cache, None while unknown.
         evaluated: prompt tokens computed, None while unknown.
+        drafted, accepted: of speculative decoding; None where the server does not tell, which it
+            does behind the last token if started with ``--per-request-spec-decode-metrics``.
     """
 
     def __init__(self, table: RemotePieces, request: SegmentRequest, role: str) -> None:
@@ -126,6 +128,8 @@ class IdReader:
         self.finished = self.turn = self.hint = False
         self.cached: int | None = None
         self.evaluated: int | None = None
+        self.drafted: int | None = None
+        self.accepted: int | None = None
 
     def quick(self, chunk: dict[str, Any]) -> Piece | None:
         """The piece of the usual chunk, without I/O; None where `read` must look at it."""
@@ -150,6 +154,7 @@ class IdReader:
             EngineError: asking the server about an id failed.
         """
         self._usage(chunk.get("usage"))
+        self._metrics(chunk.get("metrics"))
         choices = chunk.get("choices")
         if not choices:
             return ()
@@ -281,3 +286,11 @@ class IdReader:
         if type(cached) is int:
             self.cached = cached
             self.evaluated = len(self._request.ids) - cached
+
+    def _metrics(self, metrics: object) -> None:
+        counts = metrics.get("speculative_decoding") if isinstance(metrics, dict) else None
+        if not isinstance(counts, dict):
+            return
+        drafted, accepted = counts.get("num_draft_tokens"), counts.get("num_accepted_draft_tokens")
+        if type(drafted) is int and type(accepted) is int:
+            self.drafted, self.accepted = drafted, accepted

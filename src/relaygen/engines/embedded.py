@@ -14,6 +14,7 @@ import sys
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from pathlib import Path
+from typing import Any
 
 from .._errors import (
     EngineError,
@@ -31,6 +32,7 @@ from ._per_loop import PerLoop
 from ._process import ChildProcess
 from ._scoring import Expected
 from .llama_server import LlamaServerEngine
+from .speculation import Speculation
 
 _BATCH_CPU, _BATCH_GPU = 64, 512
 """Prompt tokens computed in one step. An abort has to wait for the step to end (with llama.cpp's
@@ -60,10 +62,13 @@ class EmbeddedEngine:
         log: where llama.cpp's log goes; None for a temporary file with errors only, which is
             kept only where the process dies.
         start_timeout: seconds for the model to load.
+        speculation: how it drafts; None for plain decoding. Drafted tokens come without
+            candidates, so margins cannot be read then.
 
     Raises:
-        UsageError: a number makes no sense, or `ctx` is more than the model was trained for.
-            An error and not a warning, because the server would silently give less.
+        UsageError: a number makes no sense, `ctx` is more than the model was trained for (an error
+            and not a warning, because the server would silently give less), or a draft model is
+            not named.
         ModelNotFoundError: there is no such file, or it cannot be read.
         NotGGUFError: it is something else.
     """
@@ -79,6 +84,7 @@ class EmbeddedEngine:
         parallel: int = 1,
         log: str | os.PathLike[str] | None = None,
         start_timeout: float = 600.0,
+        speculation: Speculation | None = None,
     ) -> None:
         self.path = Path(path)
         self._role = role
@@ -93,6 +99,7 @@ class EmbeddedEngine:
             batch=_BATCH_GPU if ngl else _BATCH_CPU,
             verbosity=_ERRORS if log is None else _ALL,
             api_key=secrets.token_urlsafe(24),
+            **_drafting(speculation),
         )
         self._log = Path(log) if log is not None else None
         self._start_timeout = start_timeout
@@ -291,6 +298,21 @@ def _checked(path: Path) -> Header:
     if path.is_dir():
         raise ModelNotFoundError(f"{path} is a folder, not a GGUF file")
     return read_header(path)
+
+
+def _drafting(speculation: Speculation | None) -> dict[str, Any]:
+    """What the child is told of it."""
+    if speculation is None:
+        return {}
+    told: dict[str, Any] = {"spec": speculation.kind, "drafted": speculation.most}
+    if speculation.kind == "ngram":
+        return {**told, "lookup": speculation.lookup}
+    if speculation.model is None:
+        raise UsageError(
+            "the speculation does not say which model drafts",
+            hint="Speculation('draft', model=FILE.gguf)",
+        )
+    return {**told, "draft": str(_checked(Path(speculation.model)).path.absolute())}
 
 
 def _vocabulary(header: Header) -> Vocabulary | None:

@@ -18,7 +18,7 @@ from urllib.parse import quote
 
 from .._errors import ContextLengthError, EngineError, EngineReplyError, EngineUnreachableError
 from .._types import Conversation, Delta, End, EngineInfo, Piece, Prompt, SegmentRequest
-from ._completion import ChunkReader, body
+from ._completion import ChunkReader, Drafts, body
 from ._fingerprint import fingerprint, probe_text
 from ._llama_chat import render
 from ._pieces import LocalPieces, RemotePieces, detokenize, ids_of, tokenize
@@ -125,11 +125,13 @@ class LlamaServerEngine:
                     hint="give the address of a llama-server, without a path",
                 ) from None
             self._spaced = meta.get("vocab_type") in _SPACED
-            vocabulary = await self._fingerprint()
+            vocabulary, drafts = await self._fingerprint(), await self._speculates()
             if self._info is None:  # unless a concurrent call was faster
                 self._slots = Slots(total)
                 name = name.replace("\\", "/").split("/")[-1] if name.endswith(".gguf") else name
-                self._info = EngineInfo(name, context, vocabulary, slots=total, kind="llama-server")
+                self._info = EngineInfo(
+                    name, context, vocabulary, slots=total, kind="llama-server", drafts=drafts
+                )
         return self._info
 
     async def _loaded(self) -> None:
@@ -146,6 +148,15 @@ class LlamaServerEngine:
         if self._vocabulary is not None:
             return self._vocabulary.fingerprint
         return fingerprint(await tokenize(self._wire, probe_text(), special=True))
+
+    async def _speculates(self) -> bool:
+        """Whether it drafts. Where ``/slots`` is switched off nothing tells."""
+        slots: object = None
+        with contextlib.suppress(EngineError):
+            slots = await self._wire.get("/slots")
+        return isinstance(slots, list) and any(
+            isinstance(slot, dict) and slot.get("speculative") is True for slot in slots
+        )
 
     async def render(self, conversation: Conversation) -> Prompt:
         """The conversation in the model's chat template, as the server's chat route renders it.
@@ -221,10 +232,13 @@ class LlamaServerEngine:
                     break
                 continue
             sent = {**sent, "prompt": ids, "n_predict": min(reader.lost, until - len(ids))}
-            again, turn = await self._redraw(sent, request.session)
+            drafts = Drafts()
+            again, turn = await self._redraw(sent, request.session, drafts)
             ids += again
             known = await pieces.read(again, "")
-            yield Delta(tuple(Piece(*each) for each in known), repaired=len(again))
+            yield Delta(
+                tuple(Piece(*each) for each in known), None, None, None, len(again), *drafts.take()
+            )
         end: End = "turn" if turn else "length"
         if not turn and len(ids) - size < request.max_tokens and len(ids) >= context:
             end = "context"
@@ -252,7 +266,9 @@ class LlamaServerEngine:
             "the stream stopped without its last chunk", role=self._role, retryable=True
         )
 
-    async def _redraw(self, sent: dict[str, Any], session: str) -> tuple[list[int], bool]:
+    async def _redraw(
+        self, sent: dict[str, Any], session: str, drafts: Drafts
+    ) -> tuple[list[int], bool]:
         """Generate a few tokens without streaming, which loses no ids; whether the turn ended.
 
         Greedy decoding gives the lost tokens again. Otherwise they are drawn anew, which is as
@@ -264,6 +280,7 @@ class LlamaServerEngine:
         ids = list(ids_of(answer, self._wire))
         if not ids:
             raise EngineReplyError(f"{self._wire.url} generated nothing", role=self._role)
+        drafts.read(answer.get("timings") or {})
         turn = answer.get("stop_type") == "eos"
         if turn:
             ids.pop()

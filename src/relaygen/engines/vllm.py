@@ -253,7 +253,14 @@ class VllmEngine:
         end: End = "turn" if reader.turn else "hint" if reader.hint else "length"
         if end == "length" and limit < request.max_tokens:
             end = "context"
-        yield Delta(tuple(pieces), end, cached=reader.cached, evaluated=reader.evaluated)
+        yield Delta(
+            tuple(pieces),
+            end,
+            cached=reader.cached,
+            evaluated=reader.evaluated,
+            drafted=reader.drafted,
+            accepted=reader.accepted,
+        )
 
     @staticmethod
     async def _usage(events: Events, reader: IdReader) -> None:

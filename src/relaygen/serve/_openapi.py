@@ -44,7 +44,7 @@ _RELAY: dict[str, Any] = {
     "description": "Who wrote what, and what it cost.",
     "required": [
         "policy", "tokens", "utilization", "handoffs", "fallbacks", "paused", "seconds",
-        "cached_share", "finish", "notes",
+        "cached_share", "speculation", "finish", "notes",
     ],
     "properties": {
         "policy": {"type": "string"},
@@ -55,6 +55,7 @@ _RELAY: dict[str, Any] = {
         "paused": {"type": ["string", "null"]},
         "seconds": {"type": "object", "additionalProperties": {"type": ["number", "null"]}},
         "cached_share": {"type": "object", "additionalProperties": {"type": ["number", "null"]}},
+        "speculation": {"type": "object", "additionalProperties": {"type": ["object", "null"]}},
         "finish": {"type": "string"},
         "notes": {"type": "array", "items": {"type": "string"}},
     },

@@ -140,9 +140,17 @@ def relay_dict(order: Order, generation: Generation) -> dict[str, Any]:
             "small": usage.small.seconds,
         },
         "cached_share": {"large": cached_share(usage.large), "small": cached_share(usage.small)},
+        "speculation": {"large": drafts(usage.large), "small": drafts(usage.small)},
         "finish": generation.finish,
         "notes": [without_address(note) for note in generation.notes],
     }
+
+
+def drafts(usage: ModelUsage) -> dict[str, int] | None:
+    """Tokens that speculative decoding guessed, and those that were right; None where unknown."""
+    if usage.drafted is None or usage.accepted is None:
+        return None
+    return {"drafted": usage.drafted, "accepted": usage.accepted}
 
 
 def cached_share(usage: ModelUsage) -> float | None:
