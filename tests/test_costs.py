@@ -10,10 +10,12 @@ from relaygen import ModelUsage, Usage, UsageError
 from relaygen.costs import (
     Costs,
     ceiling,
+    handoff_ms,
     large_alone_seconds,
     measured_costs,
     money_saved,
     pays,
+    pooled,
     speedup,
 )
 
@@ -94,3 +96,37 @@ def test_money_charges_what_was_thrown_away() -> None:
     assert saved == pytest.approx(alone - paid)
     assert share == pytest.approx((alone - paid) / alone)
     assert money_saved(Usage(), large_price=1, small_price=1) == (0.0, 0.0)
+
+
+# Several generations.
+
+
+def test_pooled_usage_adds_up() -> None:
+    one, two = usage(), usage()
+    two.large.tokens, two.large.evaluated, two.handoffs = 30, None, 5
+    two.small.cached = 4
+    total = pooled([one, two])
+    assert total.large.tokens == 100
+    assert total.large.decode_seconds == pytest.approx(13.2)
+    assert total.large.evaluated == 40  # what one engine hides is not made up
+    assert total.small.cached == 4
+    assert total.handoffs == one.handoffs + 5
+    assert total.first_token_seconds is None
+    assert pooled([]) == Usage()
+    assert pooled([Usage()]).large.evaluated is None
+
+
+def test_pooled_costs_are_those_of_one_generation_twice() -> None:
+    assert measured_costs(pooled([usage(), usage()])) == measured_costs(usage())
+
+
+def test_what_a_hand_off_loses() -> None:
+    large = ModelUsage(discarded=3, requests=2, decode_seconds=4.0, decoded=100, evaluated=9)
+    small = ModelUsage(discarded=5, requests=2, decode_seconds=1.0, decoded=100, evaluated=9)
+    large.first_seconds = small.first_seconds = 1.0  # catch-up, and counted as that
+    spent = Usage(large, small, handoffs=4)
+    assert handoff_ms(spent) == pytest.approx((3 * 40 + 5 * 10) / 4)
+    small.evaluated = None  # waits of the small model's requests, beyond one decode step each
+    assert handoff_ms(spent) == pytest.approx((3 * 40 + 5 * 10 + 1000 - 2 * 10) / 4)
+    spent.handoffs = 0
+    assert handoff_ms(spent) == 0.0

@@ -13,10 +13,11 @@ The ceiling is the speed-up if switching itself cost nothing.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
 
 from ._errors import UsageError
-from ._results import Usage
+from ._results import ModelUsage, Usage
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +66,48 @@ def measured_costs(usage: Usage) -> Costs | None:
     if not large or not small:
         return None
     return Costs(large, small, usage.large.catch_up_ms or 0.0, usage.small.catch_up_ms or 0.0)
+
+
+def pooled(usages: Iterable[Usage]) -> Usage:
+    """The sum of several generations, from which `measured_costs` weighs every token alike.
+
+    Counts and seconds are added up; what no engine told stays None, and so do the waits for a
+    first token, which have no sum.
+    """
+    total = Usage()
+    for usage in usages:
+        _add(total.large, usage.large, [field.name for field in fields(ModelUsage)])
+        _add(total.small, usage.small, [field.name for field in fields(ModelUsage)])
+        _add(total, usage, _SUMS)
+    return total
+
+
+_SUMS = (
+    *("prompt_tokens", "inserted_tokens", "reasoning_tokens"),
+    *("handoffs", "fallbacks", "seconds"),
+)
+
+
+def _add(total: Usage | ModelUsage, more: Usage | ModelUsage, names: Iterable[str]) -> None:
+    for name in names:
+        value = getattr(more, name)
+        if value is not None:
+            setattr(total, name, (getattr(total, name) or 0) + value)
+
+
+def handoff_ms(usage: Usage) -> float:
+    """Milliseconds that a change of role cost beside catching up, on average; 0 without one.
+
+    Tokens that were decoded and discarded; and where an engine hides how many prompt tokens it
+    computed, all that its requests waited for their first token beyond one decode step.
+    """
+    lost = 0.0
+    for model in (usage.large, usage.small):
+        step = model.decode_ms or 0.0
+        lost += model.discarded * step
+        if model.evaluated is None:
+            lost += max(0.0, 1000.0 * model.first_seconds - model.requests * step)
+    return lost / usage.handoffs if usage.handoffs else 0.0
 
 
 def large_alone_seconds(usage: Usage) -> float | None:
