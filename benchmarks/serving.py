@@ -7,7 +7,8 @@
 
 The relay runs on one core; mocks and client share the other. Both mocks play the shipped trace
 ``long``; the large one takes 40 ms a token and 0.3 ms per uncached prompt token, the small one
-6.5 ms and 0.05 ms. Results are printed and appended to a file as JSON.
+6.5 ms and 0.05 ms. The ceiling counts the trace's decoding alone. ``relaygen bench`` measures the
+relay without its server. Results are printed and appended to a file as JSON.
 """
 
 from __future__ import annotations
@@ -29,15 +30,18 @@ import httpx
 from _processes import Server, server
 from _streams import Truth, direct_delays, read_all, relay_delays, relayed, summary
 
+from relaygen._types import ROLES, Role
+from relaygen.bench import Figures, Shape, played
+from relaygen.bench._measure import ideal_seconds
+from relaygen.bench._mocks import SHAPES
 from relaygen.mock import load_trace, own_time
 
 PROFILE = "qwen3-32b+1.7b"
 RELAY_CORE, OTHER_CORE = 0, 1
 LARGE_PORT, SMALL_PORT, DIRECT_PORT, RELAY_PORT = 18101, 18102, 18103, 18104
-LARGE = ("--token-ms", "40", "--prefill-ms", "0.3")
-SMALL = ("--token-ms", "6.5", "--prefill-ms", "0.05")
 QUESTION = "How many tokens does it take?"
 LIMIT_MS = 20.0
+FAST = Shape(0.5)
 
 
 @dataclass(frozen=True)
@@ -52,12 +56,12 @@ class Rig:
 @contextmanager
 def rig(trace: str, logs: Path, *, fast: bool = False) -> Iterator[Rig]:
     """Two mocks and the relay."""
-    shape = dict.fromkeys(("large", "small"), ("--token-ms", "0.5", "--prefill-ms", "0"))
-    if not fast:
-        shape = {"large": LARGE, "small": SMALL}
+    shapes = dict.fromkeys(ROLES, FAST) if fast else SHAPES
 
-    def mock(role: str, port: int) -> Any:
-        arguments = ["mock-engine", "--trace", trace, *shape[role], "--kv-tokens", "4000000"]
+    def mock(role: Role, port: int) -> Any:
+        shape = shapes[role]
+        arguments = ["mock-engine", "--trace", trace, "--kv-tokens", "4000000"]
+        arguments += ["--token-ms", f"{shape.token_ms}", "--prefill-ms", f"{shape.prefill_ms}"]
         arguments += ["--context", "131072"]
         return server(arguments, port=port, core=OTHER_CORE, log=logs / f"{role}.log")
 
@@ -96,7 +100,7 @@ def chat(each: Rig) -> str:
     return f"{each.relay.url}/v1/chat/completions"
 
 
-def one(each: Rig, truth: Truth, runs: int) -> dict[str, Any]:
+def one(each: Rig, truth: Truth, runs: int, best: float) -> dict[str, Any]:
     """Wall time against the engines' own time, one stream at a time."""
     ratios, walls = [], []
     shares: dict[str, Any] = {}
@@ -120,18 +124,20 @@ def one(each: Rig, truth: Truth, runs: int) -> dict[str, Any]:
         "runs": runs,
         "wall_s": statistics.median(walls),
         "wall_over_own": statistics.median(ratios),
+        "share_of_ceiling": best / statistics.median(walls),
         "all": [round(ratio, 4) for ratio in ratios],
         **shares,
     }
 
 
-def streams(each: Rig, truth: Truth, count: int, spread: float) -> dict[str, Any]:
+def streams(each: Rig, truth: Truth, count: int, spread: float, best: float) -> dict[str, Any]:
     """Delay per token, CPU and memory at a number of streams."""
     forget(each)
     cpu, begun = each.relay.cpu_seconds(), time.monotonic()
     readings = asyncio.run(read_all(chat(each), body(), count, spread))
     cpu, took = each.relay.cpu_seconds() - cpu, time.monotonic() - begun
     replies = [relayed(reading) for reading in readings]
+    walls = [reading.ended - reading.started for reading in readings]
     logs: dict[str, dict[str, list[dict[str, Any]]]] = {"large": {}, "small": {}}
     for role, mock in (("large", each.large), ("small", each.small)):
         for entry in log_of(mock):
@@ -148,6 +154,8 @@ def streams(each: Rig, truth: Truth, count: int, spread: float) -> dict[str, Any
         "whole": sum(reply.text == truth.shown for reply in replies),
         "errors": sum(len(r.errors) for r in replies) + sum(r.status != 200 for r in readings),
         "tokens_per_s": tokens / took,
+        "share_of_ceiling": best / statistics.median(walls),
+        "share_of_ceiling_slowest": best / max(walls),
         "chunks_per_token": sum(len(reply.ends) for reply in replies) / max(1, tokens),
         "relay_cpu_us_per_token": 1e6 * cpu / max(1, tokens),
         "relay_cpu_share": cpu / took,
@@ -176,10 +184,12 @@ def direct(trace: str, logs: Path, count: int, spread: float, token_ms: float) -
     }
 
 
-def compared(each: Rig, truth: Truth, trace: str, logs: Path, count: int) -> list[dict[str, Any]]:
+def compared(
+    each: Rig, truth: Truth, trace: str, logs: Path, count: int, best: float
+) -> list[dict[str, Any]]:
     """Relayed and direct reading at the same number of streams and the same rate."""
     spread = 3.0
-    through = streams(each, truth, count, spread)
+    through = streams(each, truth, count, spread, best)
     rate = through["tokens_per_s"] / count
     beside = direct(trace, logs, count, spread, 1000.0 / rate)
     through["p99_added_ms"] = through["p99_ms"] - beside["p99_ms"]
@@ -229,19 +239,20 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("serving.jsonl"))
     given = parser.parse_args()
     truth = Truth.of([token.decode() for token in load_trace(given.trace).tokens])
+    best = ideal_seconds(Figures.of(played(load_trace(given.trace))), SHAPES)
     os.sched_setaffinity(0, {OTHER_CORE})
     logs = Path(tempfile.mkdtemp(prefix="relaygen-bench-"))
     with rig(given.trace, logs, fast=given.what == "handoffs") as each:
         if given.what == "one":
-            found = [one(each, truth, given.runs)]
+            found = [one(each, truth, given.runs, best)]
         elif given.what == "streams":
-            found = compared(each, truth, given.trace, logs, given.count)
+            found = compared(each, truth, given.trace, logs, given.count, best)
         elif given.what == "handoffs":
             found = handoffs(each, given.runs)
         else:
             found = []
             for count in (128, 192, 256):
-                found.append(streams(each, truth, count, 3.0))
+                found.append(streams(each, truth, count, 3.0, best))
                 print(json.dumps(found[-1]), flush=True)
                 if found[-1]["p99_ms"] > LIMIT_MS:
                     break

@@ -9,21 +9,14 @@ relay over two engines that play it in this process, with the profile ``qwen3-32
 from __future__ import annotations
 
 import argparse
-import asyncio
 import random
 import re
 import sys
-from collections.abc import AsyncGenerator
-from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean
 
-from relaygen import Conversation, Generation, Limits, Message
-from relaygen._task import Task
-from relaygen._types import Delta, EngineInfo, Piece, Prompt, SegmentRequest
-from relaygen.mock import Trace, Vocabulary, load_trace
-from relaygen.profiles import load, make_policy
-from relaygen.relay import Generating
+from relaygen.bench import Figures, played
+from relaygen.mock import Trace, load_trace
 
 _TOKENS = re.compile(r"</?think>|\d| ?[A-Za-z]+(?:'[a-z]+)?|\n+| ?[^\w\s]|\s|.", re.DOTALL)
 _LONGEST_WORD = 10  # letters, before a word is two tokens
@@ -108,86 +101,6 @@ def _filled(sentence: str, draw: random.Random) -> str:
     return sentence.format(**numbers, name=draw.choice(NAMES), things=draw.choice(THINGS))
 
 
-class Playing:
-    """An engine in this process that plays a trace, for its ids."""
-
-    def __init__(self, trace: Trace) -> None:
-        self._vocabulary = Vocabulary(trace)
-        self._ids = [self._vocabulary.trace_id(token) for token in trace.tokens]
-        self._prompt = tuple(self._vocabulary.head("assistant"))
-
-    async def info(self) -> EngineInfo:
-        return EngineInfo("trace", 1 << 20, "trace")
-
-    async def render(self, conversation: Conversation) -> Prompt:
-        return Prompt(self._prompt, "<|im_start|>assistant\n")
-
-    async def tokenize(self, text: str, *, special: bool = False) -> tuple[int, ...]:
-        return tuple(self._vocabulary.encode(text, special=special))
-
-    async def stream(self, request: SegmentRequest) -> AsyncGenerator[Delta, None]:
-        start = len(request.ids) - len(self._prompt)
-        assert list(request.ids[len(self._prompt) :]) == self._ids[:start]
-        for id in self._ids[start : start + request.max_tokens]:
-            yield Delta((Piece(id, self._vocabulary.data(id)),))
-            await asyncio.sleep(0)
-        over = start + request.max_tokens >= len(self._ids)
-        yield Delta((), "turn" if over else "length")
-
-    async def release(self, session: str) -> None:
-        pass
-
-    async def aclose(self) -> None:
-        pass
-
-
-def relayed(trace: Trace) -> Generation:
-    """What a relay makes of it."""
-    profile = load("qwen3-32b+1.7b")
-    task = Task(
-        Conversation((Message("user", "?"),)),
-        make_policy("relay", profile),
-        thinking=profile.tags,
-        answer_role=profile.answer_role,
-        limits=Limits(max_tokens=1 << 20),
-        seed=0,
-    )
-    generating = Generating({"large": Playing(trace), "small": Playing(trace)}, task)
-
-    async def run() -> Generation:
-        async for _ in generating.events():
-            pass
-        return generating.snapshot()
-
-    generation = asyncio.run(run())
-    assert generation.text == trace.text, "the relay changed the text"
-    return generation
-
-
-@dataclass(frozen=True)
-class Figures:
-    """Of one relayed trace: `delegated` are the lengths of the small model's thinking segments."""
-
-    tokens: int
-    utilization: float
-    handoffs: int
-    delegated: tuple[int, ...]
-    answer: int
-
-    @classmethod
-    def of(cls, trace: Trace) -> Figures:
-        generation = relayed(trace)
-        small = [s for s in generation.segments if s.role == "small"]
-        usage = generation.usage
-        return cls(
-            usage.completion_tokens,
-            usage.utilization or 0.0,
-            usage.handoffs,
-            tuple(s.tokens for s in small if s.stage == "reasoning"),
-            sum(s.tokens for s in small if s.stage == "answer"),
-        )
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("trace", nargs="?", help="long, short or a file: only tell its figures")
@@ -204,7 +117,7 @@ def main() -> int:
         trace = generate(arguments.seed, arguments.tokens)
     if arguments.write:
         arguments.write.write_text(trace.dump(), encoding="utf-8")
-    found = Figures.of(trace)
+    found = Figures.of(played(trace))
     print(
         f"{trace.name}: {found.tokens} tokens, {found.utilization:.1%} large, "
         f"{found.handoffs} hand-offs, {len(found.delegated)} delegated segments of "

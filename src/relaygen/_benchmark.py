@@ -59,9 +59,13 @@ async def abenchmark(
     *,
     num_runs: int = 3,
     same: Callable[[str, str], bool] = same_answer,
+    each: Callable[[str, Generation], None] = lambda arm, generation: None,
     **options: Any,
 ) -> Benchmark:
-    """`benchmark` for callers with an event loop."""
+    """`benchmark` for callers with an event loop.
+
+    `each` is told the arm (``large`` or ``relay``) and the generation as soon as it is over.
+    """
     if not prompts or num_runs < 1:
         raise UsageError("a benchmark needs at least one prompt and one run")
     relayed: list[Generation] = []
@@ -72,11 +76,10 @@ async def abenchmark(
             # A B, B A, …: whoever comes second finds the machine as the first left it.
             arms = [("large", alone), (None, relayed)]
             for policy, results in arms if (run + position) % 2 else reversed(arms):
-                results.append(
-                    await relay.agenerate(prompt, **options)
-                    if policy is None
-                    else await relay.agenerate(prompt, **{**options, "policy": policy})
-                )
+                chosen = options if policy is None else {**options, "policy": policy}
+                generation = await relay.agenerate(prompt, **chosen)
+                results.append(generation)
+                each(policy or "relay", generation)
     return _measured(relayed, alone, same)
 
 

@@ -11,6 +11,7 @@ from types import ModuleType
 
 import pytest
 
+from relaygen.bench import Figures, played
 from relaygen.mock import load_trace
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "trace.py"
@@ -28,16 +29,16 @@ def script() -> Iterator[ModuleType]:
     del sys.modules[spec.name]
 
 
-def test_the_long_trace_is_relayed_as_speed_figures_need(script: ModuleType) -> None:
-    figures = script.Figures.of(load_trace("long"))
+def test_the_long_trace_is_relayed_as_speed_figures_need() -> None:
+    figures = Figures.of(played(load_trace("long")))
     assert figures.tokens >= 2000
     assert 0.68 <= figures.utilization <= 0.72
     assert len(figures.delegated) >= 30
     assert mean(figures.delegated) <= 20
 
 
-def test_the_short_trace_is_handed_over_too(script: ModuleType) -> None:
-    assert len(script.Figures.of(load_trace("short")).delegated) >= 4
+def test_the_short_trace_is_handed_over_too() -> None:
+    assert len(Figures.of(played(load_trace("short"))).delegated) >= 4
 
 
 def test_the_shipped_traces_are_the_scripts(script: ModuleType) -> None:

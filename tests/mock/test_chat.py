@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import httpx
 import pytest
 
 from relaygen.mock import Trace
@@ -134,3 +135,18 @@ def test_what_is_no_conversation(sent: dict[str, Any]) -> None:
         response = client.http.post("/v1/chat/completions", json=sent)
         assert response.status_code == 400
         assert "error" in response.json()
+
+
+def test_as_many_stop_strings_as_the_engine_takes() -> None:
+    stops = [f"never {n}" for n in range(5)]
+    with engine() as client, pytest.raises(httpx.HTTPStatusError, match="400"):
+        chat(client, stop=stops)
+    with engine(max_stops=6) as client:
+        cut = chat(client, stop=[*stops, "sum"], include_stop_str_in_output=True)
+        text = cut["choices"][0]["message"]["content"]
+        assert text == TRACE.text[: TRACE.text.index("sum") + 3]
+        assert cut["choices"][0]["stop_reason"] == "sum"
+        written = {"role": "assistant", "content": text}
+        options = {"add_generation_prompt": False, "continue_final_message": True}
+        rest = chat(client, written, **options)["choices"][0]["message"]["content"]
+        assert text + rest == TRACE.text

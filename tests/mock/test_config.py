@@ -15,6 +15,7 @@ from relaygen.mock import MockConfig
         {"prefill_ms": float("nan")},
         {"ttft_ms": -0.1},
         {"kv_tokens": -1},
+        {"max_stops": -1},
         {"jitter": 1.1},
         {"margin": -0.1},
         {"burst": 0},

@@ -71,6 +71,7 @@ def _count(group: str, name: str, default: int, help: str, *, least: int = 1) ->
 @_option(SPEED, "--seed", type=int, metavar="N", default=0, help="Seed of everything random.")
 @_count(ENGINE, "--context", 40_960, "Tokens of prompt and completion together.")
 @_count(ENGINE, "--kv-tokens", 262_144, "Budget of the prefix cache, in tokens.", least=0)
+@_count(ENGINE, "--max-stops", 4, "Stop strings of a request; more are refused.", least=0)
 @_number(ENGINE, "--margin", 0.9, "Every token's lead in probability over the second best.", top=1)
 @_option(
     ENGINE,

@@ -33,6 +33,7 @@ class MockConfig:
         processed_logprobs: log-probabilities follow the temperature, as with vLLM's
             ``--logprobs-mode processed_logprobs``.
         show_cached: ``usage`` tells cached tokens, as with ``--enable-prompt-tokens-details``.
+        max_stops: stop strings of a request; more are refused (vLLM's ``VLLM_MAX_STOP_STRINGS``).
         split: cut the trace's longer tokens in two: a different vocabulary for the same text.
         match: what the ids of a request are compared by: ``ids`` with the trace's own, or ``text``,
             which is what a pair with different vocabularies needs.
@@ -57,13 +58,14 @@ class MockConfig:
     margin: float = 0.9
     processed_logprobs: bool = False
     show_cached: bool = True
+    max_stops: int = 4
     split: bool = False
     match: Literal["ids", "text"] = "ids"
     api_key: str = ""
     failures: tuple[Failure, ...] = ()
 
     def __post_init__(self) -> None:
-        for name in ("token_ms", "prefill_ms", "ttft_ms", "kv_tokens"):
+        for name in ("token_ms", "prefill_ms", "ttft_ms", "kv_tokens", "max_stops"):
             if not getattr(self, name) >= 0:
                 raise UsageError(f"{name} must be at least 0, not {getattr(self, name)}")
         for name in ("jitter", "margin"):

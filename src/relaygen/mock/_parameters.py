@@ -8,7 +8,6 @@ from typing import Any
 
 from ._vocabulary import SIZE
 
-MAX_STOPS = 4  # vLLM's VLLM_MAX_STOP_STRINGS
 MAX_LOGPROBS = 20
 
 
@@ -70,6 +69,7 @@ def read_call(
     *,
     from_text: bool,
     context: int,
+    max_stops: int,
     max_tokens: int | None,
     top: int | None,
 ) -> Call:
@@ -79,7 +79,7 @@ def read_call(
         body: the request.
         ids: its prompt.
         from_text: it was a text.
-        context: the engine's.
+        context, max_stops: the engine's.
         max_tokens: asked for; None: as many as fit.
         top: candidates asked for.
 
@@ -119,7 +119,7 @@ def read_call(
         top=top,
         as_ids=_flag(body, "return_tokens_as_token_ids"),
         temperature=_temperature(body),
-        stops=_stops(body.get("stop")),
+        stops=_stops(body.get("stop"), max_stops),
         stop_ids=_stop_ids(body.get("stop_token_ids")),
         include_stop=_flag(body, "include_stop_str_in_output"),
         skip_special=_flag(body, "skip_special_tokens", True),
@@ -199,14 +199,14 @@ def _temperature(body: Mapping[str, Any]) -> float:
     return float(value)
 
 
-def _stops(value: Any) -> tuple[str, ...]:
+def _stops(value: Any, most: int) -> tuple[str, ...]:
     stops = [value] if isinstance(value, str) else value or []
     if not isinstance(stops, list) or not all(isinstance(stop, str) for stop in stops):
         raise _invalid("Input should be a string or a list of strings: stop", "stop")
-    if len(stops) > MAX_STOPS:
+    if len(stops) > most:
         raise _invalid(
             f"[{{'type': 'too_long', 'loc': ('body', 'stop'), 'msg': 'List should have at most "
-            f"{MAX_STOPS} items after validation, not {len(stops)}'}}]",
+            f"{most} items after validation, not {len(stops)}'}}]",
             "stop",
         )
     if not all(stops):

@@ -102,6 +102,7 @@ class CompletionRoute:
             ids,
             from_text=from_text,
             context=self._engine.config.context,
+            max_stops=self._engine.config.max_stops,
             max_tokens=16 if max_tokens is None else max_tokens,
             top=whole(body, "logprobs"),
         )
@@ -251,6 +252,7 @@ class ChatRoute(CompletionRoute):
             self._engine.vocabulary.encode(text, special=True),
             from_text=True,
             context=self._engine.config.context,
+            max_stops=self._engine.config.max_stops,
             max_tokens=whole(body, "max_tokens") if asked is None else asked,
             top=(whole(body, "top_logprobs") or 0) if shown else None,
         )
