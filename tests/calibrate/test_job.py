@@ -14,11 +14,12 @@ from typing import Any
 import pytest
 
 from relaygen import EngineError, Relay, UsageError
+from relaygen._files import write
+from relaygen._progress import Step
 from relaygen.calibrate import Scores, Trace
-from relaygen.calibrate._folder import FREE, Folder, Settings, write
+from relaygen.calibrate._folder import FREE, Folder, Settings
 from relaygen.calibrate._job import rule
 from relaygen.calibrate._outcome import Calibration, CueResult, Held, Level, Point, Rule
-from relaygen.calibrate._progress import Step
 from relaygen.calibrate._records import read
 from relaygen.calibrate._traces import Question
 from relaygen.engines.detect import DetectedEngine

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -133,7 +134,7 @@ def calibration(*cues: CueResult, **more: object) -> Calibration:
     return replace(made, **more)  # type: ignore[arg-type]
 
 
-ABOUT = {
+ABOUT: dict[str, Any] = {
     "description": "d",
     "large": "L",
     "small": "S",

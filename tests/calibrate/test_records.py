@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relaygen._errors import UsageError
+from relaygen._files import lines
 from relaygen.calibrate import Scores, Trace
-from relaygen.calibrate._records import append, lines, read
+from relaygen.calibrate._records import append, read
 
 from .traces import trace
 

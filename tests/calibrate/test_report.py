@@ -13,9 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relaygen.calibrate import Scores, Sentence, Trace, sentences
+from relaygen.calibrate._check import Check, LevelCheck, Speed
 from relaygen.calibrate._effects import Observed
 from relaygen.calibrate._examples import delegations, examples, shade, visible
-from relaygen.calibrate._figures import MOST_ROWS, ROW, curve, forest, ticks
+from relaygen.calibrate._figures import MOST_ROWS, ROW, compared, curve, forest, ticks
 from relaygen.calibrate._outcome import Calibration, CueResult, Level, Point
 from relaygen.calibrate._report import (
     Subject,
@@ -28,6 +29,7 @@ from relaygen.calibrate._report import (
     signed,
 )
 from relaygen.calibrate._select import calibrate
+from relaygen.costs import Costs
 from relaygen.engines.scripted import ScriptedTokenizer
 from relaygen.profiles import load
 
@@ -149,6 +151,72 @@ def test_unproven_is_said_aloud(subject: Subject) -> None:
     assert "About 31 more traces would likely" in text
     text = read(render(replace(subject, calibration=replace(result, fallback=False))))
     assert "The choice rests on cues that no test on these traces supports." in text
+
+
+LEVEL_CHECK = LevelCheck(
+    ("careful", "balanced"), "relay", 40, 0.761, 0.782, 0.751, 0.813, 2.14, -1.02, 5.3, 60.1, 57.4,
+    0, 0, Speed(1.21, 1.25, 0.97, 1.02),
+)  # fmt: skip
+CHECK = Check((LEVEL_CHECK,), 40, Costs(126.04, 55.0, 29.0, 15.0), 75.2)
+
+
+def test_predicted_and_measured_stand_side_by_side(subject: Subject, html: str) -> None:
+    assert "; measured" not in read(html)
+    assert "Predicted and measured" not in html
+    text = read(render(replace(subject, check=CHECK)))
+    assert "(predicted; measured 78 %, level careful)" in text
+    assert "answered 40 questions that the calibration did not use" in text
+    assert (
+        "careful, balanced 40 76.1 % 78.2 % 75.1 … 81.3 % +2.1 −1.0 … +5.3 60.1 → 57.4 21.8 %"
+    ) in text.replace("careful , balanced", "careful, balanced")
+    assert "These speed-ups over it are predictions from costs that were measured here" in text
+    assert "1.21 × 1.25 × 0.97 × 1.02 ×" in text
+    assert "126.0 ms per token with the large model, 55.0 ms with the small one" in text
+    assert "75.2 ms lost" in text
+    assert "ended at the token limit" not in text
+
+
+def test_a_doubtful_check_says_why(subject: Subject) -> None:
+    doubtful = replace(LEVEL_CHECK, names=("fast",), policy="margin", cut=3, fallbacks=2)
+    text = read(render(replace(subject, check=replace(CHECK, levels=(doubtful,)))))
+    assert "fast: 3 of 40 answers ended at the token limit." in text
+    assert "In 2 of 40 answers an engine failed" in text
+    assert "fast margin 40" in text
+    assert "; measured" not in text  # the headline is of another level
+
+
+def test_a_check_of_next_to_nothing(subject: Subject) -> None:
+    bare = replace(
+        LEVEL_CHECK, n=1, predicted=NAN, low=NAN, high=NAN, difference=NAN, difference_low=NAN,
+        difference_high=NAN, handoffs_predicted=NAN, speed=None,
+    )  # fmt: skip
+    page = render(replace(subject, check=Check((bare,), 1, None, 0.0)))
+    text = read(page)
+    assert "answered 1 question that" in text
+    assert "so no speed-up is predicted" in text
+    assert "nan" not in text.split()
+    drawn = page.partition("<h2>Predicted and measured")[2].partition("<h2>")[0]
+    assert "<svg" in drawn
+    assert "nan" not in drawn
+
+
+def test_predicted_and_measured_are_drawn_to_scale() -> None:
+    other = replace(LEVEL_CHECK, predicted=0.70, utilization=0.72, low=NAN, high=NAN)
+    made = compared([LEVEL_CHECK, other])
+    assert made is not None
+    one, two = made.rows
+    assert one.predicted is not None
+    assert two.predicted is not None
+    scale = (one.at - two.at) / (0.782 - 0.72)
+    assert one.at - one.predicted == pytest.approx(scale * 0.021, abs=0.2)
+    assert two.at - two.predicted == pytest.approx(scale * 0.02, abs=0.2)
+    assert one.high - one.low == pytest.approx(scale * 0.062, abs=0.3)
+    assert two.low == two.at == two.high
+    for tick in made.ticks:
+        value = float(tick.text.removesuffix(" %")) / 100
+        assert one.at - tick.at == pytest.approx(scale * (0.782 - value), abs=0.3)
+    assert one.y < two.y < made.bottom < made.height
+    assert compared([]) is None
 
 
 def test_it_can_be_made_of_next_to_nothing(subject: Subject) -> None:

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from relaygen._errors import EngineError, UsageError
+from relaygen._progress import Step
 from relaygen._types import EngineInfo
 from relaygen.calibrate import Scores, Trace
-from relaygen.calibrate._progress import Step
 from relaygen.calibrate._records import read
 from relaygen.calibrate._score import write_scores
 from relaygen.engines._scoring import Expected

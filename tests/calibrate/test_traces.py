@@ -10,9 +10,9 @@ import pytest
 
 from relaygen import Limits, Relay
 from relaygen._errors import EngineError, UsageError
+from relaygen._progress import Step
 from relaygen._types import Sampling
 from relaygen.calibrate import Trace
-from relaygen.calibrate._progress import Step
 from relaygen.calibrate._records import read
 from relaygen.calibrate._traces import (
     Question,

@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner, Result
 from rich.console import Console
 
-from relaygen.calibrate._progress import Step
+from relaygen._progress import Step
 from relaygen.cli import _steps, main
 from relaygen.cli._steps import PlainSteps, left_text
 from relaygen.profiles import load

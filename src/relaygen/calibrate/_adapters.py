@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 from ..engines.base import Engine
 
+Asked = TypeVar("Asked")
 
-def adapter(engine: Engine) -> Engine:
+
+def adapter(engine: Asked) -> Asked | Engine:
     """The adapter of an engine whose kind is found out, once its `info` was asked; else itself."""
     from ..engines.detect import DetectedEngine
 

@@ -83,7 +83,14 @@ MINING_FOLD = 0
 
 
 class Table:
-    """One trace's margins by sentence and by place in the sentence, added up once for all cues."""
+    """One trace's margins by sentence and by place in the sentence, added up once for all cues.
+
+    Attributes:
+        margins: before each token of the trace; nan where it is not known.
+        sentences: of the relayed stage, with what fires in them.
+        firings: all that may fire, repeats included, by token, the longest cue first.
+        places, inside: each token's offset in its sentence; whether it has one and a known margin.
+    """
 
     def __init__(self, observed: Observed) -> None:
         self.observed = observed
@@ -100,6 +107,8 @@ class Table:
         self._agreed[: len(top)] = [a == b for a, b in zip(top, observed.trace.ids, strict=False)]
         self.sentences = observed.sentences
         self._starts = [sentence.start for sentence in self.sentences]
+        firings = (f for sentence in self.sentences for f in (*sentence.firings, *sentence.repeats))
+        self.firings = tuple(sorted(firings, key=lambda firing: (firing.token, -len(firing.name))))
         self.places = np.zeros(length, np.int64)  # offset from the sentence's start
         inside = np.zeros(length, np.bool_)
         for sentence in self.sentences:
@@ -133,9 +142,27 @@ class Table:
         )
 
     def sentence_end(self, token: int) -> int:
-        """One behind the last token of the sentence that `token` is in."""
+        """One behind the last token of the sentence that is written from `token` on.
+
+        That is the one it is in; the next one, where only white space is left behind a full stop:
+        for a role that begins there the sentence is over.
+        """
         number = bisect_right(self._starts, token) - 1
-        return self.sentences[number].end if number >= 0 else token
+        if number < 0:
+            return token
+        pieces, end = self.observed.trace.pieces, self.sentences[number].end
+        stopped = token > 0 and pieces[token - 1].endswith((b".", b"!", b"?"))
+        over = stopped and not b"".join(pieces[token:end]).strip()
+        return self.sentences[min(number + over, len(self.sentences) - 1)].end
+
+    def text(self, first: int, end: int, most: int) -> str:
+        """What tokens ``first`` to ``end`` - 1 say, at most so many characters of it."""
+        found = bytearray()
+        for piece in self.observed.trace.pieces[first:end]:
+            found += piece
+            if len(found) >= 4 * most:  # bytes of the longest characters
+                break
+        return found.decode(errors="replace")[:most]
 
     def _difference(self, delegated: Sequence[Run], known: Ints) -> float:
         """Every delegated token minus the mean at its place in sentences without the cue.

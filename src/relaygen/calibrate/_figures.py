@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from ._check import LevelCheck
     from ._outcome import CueResult, Level, Point
 
 _Scale = Callable[[float], float]
@@ -21,6 +22,7 @@ MOST_ROWS = 48
 _TOP, _HEAD, _FOOT = 12.0, 30.0, 46.0
 _FOREST = (176.0, 730.0)  # left and right edge of the forest plot's axis
 _CURVE = (64.0, 830.0)
+_COMPARED, _TALL = (176.0, 730.0), 40.0
 _CURVE_HEIGHT = 340.0
 
 
@@ -78,6 +80,28 @@ class Curve:
     x_ticks: tuple[Tick, ...]
     y_ticks: tuple[Tick, ...]
     overall: float
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """A level's predicted utilization, where known, and the measured one with its interval."""
+
+    level: LevelCheck
+    y: float
+    predicted: float | None
+    low: float
+    at: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """Predicted and measured utilizations of levels, a row each."""
+
+    height: float
+    bottom: float
+    rows: tuple[Beside, ...]
+    ticks: tuple[Tick, ...]
 
 
 def forest(cues: Sequence[CueResult]) -> Forest | None:
@@ -165,6 +189,39 @@ def _marks(levels: Sequence[Level], across: _Scale, up: _Scale) -> tuple[Mark, .
             label -= 17.0
         marks.append(Mark(level, x, y, x < _CURVE[0] + 150, label))
     return tuple(marks)
+
+
+def compared(levels: Sequence[LevelCheck]) -> Compared | None:
+    """Rows in the levels' order; None where there is none."""
+    if not levels:
+        return None
+    known = [
+        value
+        for level in levels
+        for value in (level.predicted, level.low, level.utilization, level.high)
+        if _known(value)
+    ]
+    values = ticks(min(known), max(known))
+    left, right = _COMPARED
+
+    def across(value: float) -> float:
+        share = (value - values[0]) / (values[-1] - values[0])
+        return round(left + share * (right - left), 1)
+
+    def row(number: int, level: LevelCheck) -> Beside:
+        y, at = _TOP + _TALL * (number + 0.5), across(level.utilization)
+        predicted = across(level.predicted) if _known(level.predicted) else None
+        ends = (level.low, level.high)
+        low, high = map(across, ends) if _known(*ends) else (at, at)
+        return Beside(level, y, predicted, low, at, high)
+
+    bottom = _TOP + _TALL * len(levels)
+    return Compared(
+        bottom + _FOOT,
+        bottom,
+        tuple(row(number, level) for number, level in enumerate(levels)),
+        tuple(Tick(across(value), f"{100 * value:g} %") for value in values if value <= 1.0),
+    )
 
 
 def ticks(low: float, high: float, count: int = 6) -> tuple[float, ...]:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-import os
 import types
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast, get_args, get_origin, get_type_hints
 
 from .._errors import UsageError
+from .._files import changed, made, pinned, write
+from .._questions import PROMPT
 from .._types import Role
-from ._traces import PROMPT
 
 if TYPE_CHECKING:
     from ._outcome import Calibration
@@ -39,6 +39,8 @@ class Settings:
         seed: of everything that is drawn.
         max_tokens: of one trace.
         scorer: whose margins count.
+        score_with: where the scorer's weights are for the transformers library; "" where its engine
+            scores.
         suffix: behind every question.
         cues: candidates beside the usual ones.
         mine: whether openers of the traces become candidates.
@@ -64,6 +66,12 @@ class Settings:
     rule: str = "significant"
     min_effect: float = 0.02
     imported: str = ""
+    score_with: str = ""
+
+    @property
+    def scored_by(self) -> str:
+        """Who scores: a role, or ``scorer`` where none of the engines does."""
+        return "scorer" if self.score_with else self.scorer
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +106,11 @@ class Folder:
         return self.path / "profile.toml"
 
     @property
+    def checks(self) -> Path:
+        """See `Answer`."""
+        return self.path / "checks.jsonl"
+
+    @property
     def report(self) -> Path:
         """For people."""
         return self.path / "report.html"
@@ -113,18 +126,8 @@ class Folder:
         Raises:
             UsageError: something else was asked in it before, or it cannot be written.
         """
-        try:
-            self.path.mkdir(parents=True, exist_ok=True)
-            before = json.loads(self.settings.read_text("utf-8"))
-        except FileNotFoundError:
-            before = None
-        except ValueError:
-            raise UsageError(
-                f"{self.settings} is not what relaygen calibrate writes",
-                hint="name another folder with --work",
-            ) from None
-        except OSError as error:
-            raise UsageError(f"cannot use the folder {self.path}: {error.strerror}") from None
+        made(self.path)
+        before = pinned(self.settings, command="relaygen calibrate", option="--work")
         now = json.loads(json.dumps(asdict(settings)))
         if before is None and any(one.exists() for one in (self.traces, self.scores)):
             raise UsageError(
@@ -132,7 +135,9 @@ class Folder:
                 hint="name another folder with --work, or bring traces in with --import-traces",
             )
         if before is not None:
-            other = [key for key in now if key not in FREE and before.get(key) != now[key]]
+            # A folder of an older version lacks what is newer than it.
+            known = {each.name: each.default for each in dataclasses.fields(Settings)} | before
+            other = changed(known, now, FREE)
             if other:
                 words = ", ".join(dict.fromkeys(map(_said, other)))
                 raise UsageError(
@@ -174,24 +179,6 @@ class Folder:
 def _said(key: str) -> str:
     words = {"base": "base profile", "style": "base profile", "questions_sha256": "questions"}
     return words.get(key, key.replace("_", "-"))
-
-
-def write(path: Path, text: str) -> None:
-    """Replace a file at once: whoever reads it sees the old one or the new one.
-
-    Raises:
-        UsageError: it cannot be written.
-    """
-    beside = path.with_name(f".{path.name}.tmp")  # what a killed run left is written over
-    try:
-        beside.write_text(text, "utf-8", newline="\n")
-        os.replace(beside, path)
-    except OSError as error:
-        beside.unlink(missing_ok=True)
-        raise UsageError(f"cannot write {path}: {error.strerror or error}") from None
-    except BaseException:
-        beside.unlink(missing_ok=True)
-        raise
 
 
 def _plain(value: Any) -> Any:

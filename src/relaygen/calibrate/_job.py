@@ -10,31 +10,36 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .._errors import UsageError
+from .._files import lock, write
 from .._profile import Profile
+from .._progress import Progress, silent
 from .._task import Limits
-from .._types import Role
 from .._version import __version__
 from ..engines._scoring import Scoring
 from ..engines.base import Engine
 from ._adapters import adapter
 from ._candidates import default_candidates, mine
-from ._folder import Folder, Settings, write
+from ._facts import facts, models
+from ._folder import Folder, Settings
+from ._fresh import ask, check_questions, compared
 from ._outcome import Calibration, Rule
-from ._profile_toml import calibrated, dumps, rule_text
-from ._progress import Progress, silent
+from ._profile_toml import calibrated, dumps
 from ._records import Scores, Trace, read
 from ._segments import sentences
 from ._traces import Question, import_traces, trace_id, write_traces
 
 if TYPE_CHECKING:
     from .._api import Relay
+    from ._check import Check
     from ._effects import Observed
+    from ._score import Scorer
 
 SOURCE = "relaygen calibrate"
 """Begins the provenance of every profile that is made here."""
@@ -82,6 +87,8 @@ class Job:
         questions: all of the file.
         out: where the profile goes, beside the one in the folder.
         imported: traces of another tool in place of generated ones.
+        check_n: fresh questions that the pair is asked at each level, to see whether it does what
+            was predicted; 0 for no such check.
     """
 
     folder: Folder
@@ -90,6 +97,7 @@ class Job:
     questions: Sequence[Question]
     out: Path
     imported: Path | None = None
+    check_n: int = 0
 
     def __post_init__(self) -> None:
         rule(self.settings.rule)
@@ -99,8 +107,9 @@ class Job:
 
         Raises:
             UsageError: the folder holds another calibration, it or the profile's cannot be written,
-                or the profile is one that no calibration made.
+                the profile is one that no calibration made, or there are too few questions.
         """
+        check_questions(self)
         self._check_out()
         self.folder.claim(self.settings)
         lines = [
@@ -108,6 +117,19 @@ class Job:
             for one in self.asked
         ]
         write(self.folder.questions, "\n".join(lines) + "\n")
+
+    @contextmanager
+    def working(self) -> Iterator[None]:
+        """`begin`, and keep other runs out of the folder meanwhile.
+
+        Raises:
+            UsageError: as `begin`, or another run works in the folder.
+        """
+        check_questions(self)
+        self._check_out()
+        with lock(self.folder.path):
+            self.begin()
+            yield
 
     def _check_out(self) -> None:
         if not self.out.parent.is_dir() or not os.access(self.out.parent, os.W_OK):
@@ -142,7 +164,7 @@ class Job:
             EngineError: the engine failed; what was written stays.
         """
         settings = self.settings
-        info = await self._introduce("large", relay.engines["large"])
+        info = await self.introduce("large", relay.engines["large"])
         if self.imported is not None:
             return await import_traces(
                 relay,
@@ -164,33 +186,31 @@ class Job:
             progress=progress,
         )
 
-    async def score(self, relay: Relay, progress: Progress = silent) -> list[Scores]:
+    async def score(self, source: Relay | Scorer, progress: Progress = silent) -> list[Scores]:
         """Teacher-force the scorer over the traces.
+
+        Args:
+            source: has the engine of the role that scores, or scores itself in that engine's place.
+            progress: told after each trace.
 
         Raises:
             UsageError: there are no traces, the engine cannot score, or its vocabulary is another.
             EngineError: the engine failed; what was written stays.
         """
-        from ._score import write_scores
+        from ._score import check_vocabulary, write_scores
 
         traces = self._traces()
         role = self.settings.scorer
-        own = await self._introduce(role, relay.engines[role])
-        engine = adapter(relay.engines[role])
+        engine: Engine | Scorer = source if isinstance(source, Scoring) else source.engines[role]
+        own = await self.introduce(self.settings.scored_by, engine)
+        engine = adapter(engine)
         if not isinstance(engine, Scoring):
             raise UsageError(
                 f"the {role} model's engine gives no log-probabilities of a given text",
                 hint="score with vLLM, llama-server or the embedded engine",
             )
-        wrote = self._engines().get("large", own)
-        if own["vocabulary"] != wrote["vocabulary"] and "" not in (
-            own["vocabulary"],
-            wrote["vocabulary"],
-        ):
-            raise UsageError(
-                "the models have different vocabularies, so one cannot score the other's tokens",
-                hint="choose models of one family, or --scorer large",
-            )
+        wrote = self.engines().get("large", {}).get("vocabulary", "")
+        await check_vocabulary(engine, own["vocabulary"], wrote, traces)
         return await write_scores(engine, traces, self.folder.scores, progress=progress)
 
     def select(self) -> Calibration:
@@ -228,6 +248,47 @@ class Job:
         write(self.out, text)
         return result
 
+    def made(self) -> Profile:
+        """The profile of the selection that is there.
+
+        Raises:
+            UsageError: there is none.
+        """
+        from ..profiles import parse
+
+        try:
+            text = self.folder.profile.read_text("utf-8")
+        except FileNotFoundError:
+            raise UsageError(
+                f"there is no profile in {self.folder.path}", hint="run the step select first"
+            ) from None
+        return parse(text, where=str(self.folder.profile))
+
+    async def check(self, relay: Relay, progress: Progress = silent) -> Check | None:
+        """Let the pair answer fresh questions at each level of the profile; see `checked`.
+
+        Args:
+            relay: both engines, with the profile that `made` gives.
+            progress: told after each answer.
+
+        Raises:
+            UsageError: there is no profile.
+            EngineError: an engine failed; what was written stays.
+        """
+        await ask(self, relay, progress)
+        return self.checked()
+
+    def checked(self) -> Check | None:
+        """What the answers that are there say of the selection; None where there are none.
+
+        Answers of another profile do not count, nor those of questions that the calibration itself
+        uses by now.
+
+        Raises:
+            UsageError: there is no selection, or the answers cannot be read.
+        """
+        return compared(self)
+
     def report(self) -> Path:
         """Write the report of the selection that is there.
 
@@ -235,20 +296,19 @@ class Job:
             UsageError: there is no selection.
             MissingExtraError: jinja2 is not installed.
         """
-        from ..profiles import parse
         from ._report import Subject, render
 
         result = self.folder.read_calibration()
-        try:
-            profile = parse(self.folder.profile.read_text("utf-8"), where=str(self.folder.profile))
-        except FileNotFoundError:
-            raise UsageError(
-                f"there is no profile in {self.folder.path}", hint="run the step select first"
-            ) from None
+        profile = self.made()
         pairs = self._scored()
         cues = sorted({cue for level in result.levels for cue in level.cues})
         subject = Subject(
-            profile, result, self._observed(pairs, cues), self._facts(result, pairs), self.command
+            profile,
+            result,
+            self._observed(pairs, cues),
+            facts(self, result, pairs),
+            self.command,
+            self.checked(),
         )
         write(self.folder.report, render(subject))
         return self.folder.report
@@ -260,7 +320,7 @@ class Job:
 
         return f'relaygen run --profile {shlex.quote(str(self.out))} --level balanced "…"'
 
-    async def _introduce(self, role: Role, engine: Engine) -> dict[str, Any]:
+    async def introduce(self, role: str, engine: Engine | Scorer) -> dict[str, Any]:
         """Note who an engine is, for the profile and for steps without engines."""
         info = await engine.info()
         own = {
@@ -269,7 +329,7 @@ class Job:
             "vocabulary": info.vocabulary,
             "slots": info.slots,
         }
-        known = self._engines()
+        known = self.engines()
         if known.get(role) != own:
             write(self._engines_path, json.dumps({**known, role: own}, indent=2) + "\n")
         return own
@@ -278,7 +338,8 @@ class Job:
     def _engines_path(self) -> Path:
         return self.folder.path / "engines.json"
 
-    def _engines(self) -> dict[str, dict[str, Any]]:
+    def engines(self) -> dict[str, dict[str, Any]]:
+        """Who the engines were, by role, as far as they were asked; see `introduce`."""
         try:
             found = json.loads(self._engines_path.read_text("utf-8"))
         except (OSError, ValueError):
@@ -319,8 +380,8 @@ class Job:
         ]
 
     def _profile(self, result: Calibration, pairs: Sequence[tuple[Trace, Scores]]) -> Profile:
-        facts = dict(self._facts(result, pairs))
-        large, small = self._models(pairs)
+        told = dict(facts(self, result, pairs))
+        large, small = models(self)
         return calibrated(
             self.base,
             result,
@@ -329,51 +390,7 @@ class Job:
             large=large,
             small=small,
             source=f"{SOURCE} {__version__}",
-            scorer=facts["scorer"],
-            questions=facts["questions"],
-            notes=tuple(f"{key}: {facts[key]}" for key in ("traces", "prompt", "seed")),
+            scorer=told["scorer"],
+            questions=told["questions"],
+            notes=tuple(f"{key}: {told[key]}" for key in ("traces", "prompt", "seed")),
         )
-
-    def _models(self, pairs: Sequence[tuple[Trace, Scores]]) -> tuple[str, str]:
-        """Names for the reader: as the user gave them, where that is no address."""
-        engines = self._engines()
-        names = []
-        for role, named in (("large", self.settings.large), ("small", self.settings.small)):
-            model = engines.get(role, {}).get("model") or named
-            address = named.startswith(("http://", "https://"))
-            file = named.endswith(".gguf")
-            names.append(str(model) if address else Path(named).name if file else named)
-        return names[0], names[1]
-
-    def _facts(
-        self, result: Calibration, pairs: Sequence[tuple[Trace, Scores]]
-    ) -> list[tuple[str, str]]:
-        """How it was made: label and value."""
-        settings, engines = self.settings, self._engines()
-        tokens = sum(len(trace.ids) for trace, _ in pairs)
-        cut = sum(trace.finish == "length" for trace, _ in pairs)
-
-        def served(role: Role, model: str) -> str:
-            kind = engines.get(role, {}).get("kind", "")
-            return f"{model} ({kind})" if kind else model
-
-        traces = f"{len(pairs)} by {served('large', pairs[0][0].model)}, {tokens} tokens"
-        if cut:
-            traces += f", {cut} of them cut at {settings.max_tokens} tokens"
-        if self.imported is not None:
-            traces += ", imported"
-        questions = f"{settings.questions}, {len(self.asked)} of {len(self.questions)}"
-        if settings.runs > 1:
-            questions += f", {settings.runs} runs each"
-        scorer = served(settings.scorer, pairs[0][1].scorer)
-        return [
-            ("rule", rule_text(result)),
-            ("traces", traces),
-            ("scorer", f"the {settings.scorer} model, {scorer}"),
-            ("questions", f"{questions}, sha256 {settings.questions_sha256}"),
-            ("prompt", " ".join(("{question}", *settings.suffix.split()))),
-            ("base profile", self.base.name),
-            ("candidates", f"{len(result.cues)}{', mined ones included' if settings.mine else ''}"),
-            ("seed", str(settings.seed)),
-            ("version", f"relaygen {__version__}"),
-        ]

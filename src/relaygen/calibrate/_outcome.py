@@ -12,6 +12,9 @@ Kind = Literal["significant", "paper", "target-utilization"]
 MIN_EFFECT = 0.02
 """The least effect on the margin, which is between 0 and 1, that is worth a hand-off."""
 
+MISS = 0.05
+"""A level that ends further from its target utilization than this says so."""
+
 _NAN = float("nan")
 
 
@@ -79,12 +82,34 @@ class CueResult:
 
 
 @dataclass(frozen=True, slots=True)
+class Steered:
+    """`MarginPolicy` with thresholds and cues, and what it is predicted to do, as of a `Level`.
+
+    ``stay``, ``leave``: see `MarginPolicy`.
+    """
+
+    cues: tuple[str, ...]
+    stay: float
+    leave: float
+    utilization: float
+    handoffs_per_1000: float
+    margin: float
+    agreement: float
+    unproven: bool
+    low: float = _NAN
+    high: float = _NAN
+
+
+@dataclass(frozen=True, slots=True)
 class Level:
-    """A named set of cues and what it is predicted to do, see `Prediction`.
+    """A named set of cues and what `RelayPolicy` is predicted to do with it, see `Prediction`.
 
     ``unproven``: at least one of its cues is not proven by a test. ``low`` and ``high``: the 95 %
     interval of the utilization. ``target``: the utilization aimed at, None where none is; with too
-    few good cues it stays out of reach.
+    few good cues it stays out of reach. ``agreement``: of the delegated tokens; nan where it is not
+    known. ``own``: the margin policy with these cues, at the level's target utilization, or at the
+    one that the cues reach where there is no target; None without cues. ``best``: the same with
+    the cues that suit it best: these, or the first level's where those do better.
     """
 
     name: str
@@ -96,6 +121,21 @@ class Level:
     low: float = _NAN
     high: float = _NAN
     target: float | None = None
+    agreement: float = _NAN
+    own: Steered | None = None
+    best: Steered | None = None
+
+    @property
+    def steered(self) -> tuple[Steered, ...]:
+        """The margin policy with its own cues, and with the best ones where those are others."""
+        if self.own is None or self.best is None:
+            return ()
+        return (self.own,) if self.best.cues == self.own.cues else (self.own, self.best)
+
+    def missed(self, utilization: float) -> float | None:
+        """The target, where this utilization is far from it."""
+        far = self.target is not None and abs(utilization - self.target) > MISS
+        return self.target if far else None
 
 
 @dataclass(frozen=True, slots=True)

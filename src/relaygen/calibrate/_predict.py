@@ -6,19 +6,24 @@ sentences will be others, and so may be what follows: hence measured figures bes
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from .._task import AnswerRole
-from ..costs import Costs, ceiling
-from ..policies.relay import _only
+from ..forecast import relay_speedup
+from ..text.cues import LONGEST_OPENING, bare
 from ._effects import Floats, Run, Table, stats_of_runs
+from ._segments import Firing
 from ._tests import ratio_interval
 
 _GUARD = 3  # the default of `RelayPolicy`
-_LONGEST_OPENING = 80  # characters of a segment that the policy looks at for the guard
+
+speedup = relay_speedup
+
+Ending = Callable[[Firing], int]
+"""One behind the last token that a firing delegates; its first token where that is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +36,8 @@ class Prediction:
         handoffs_per_1000: changes of role, both ways, per 1,000 tokens.
         delegated: tokens in delegated segments, the answer stage not among them.
         margin: mean margin of those; nan where none is known.
+        agreement: share of those where the scorer's most probable token is the trace's; nan where
+            the scorer names none.
         effect: mean over traces of their margin minus that of matched places; nan where none match.
     """
 
@@ -40,6 +47,7 @@ class Prediction:
     handoffs_per_1000: float
     delegated: int
     margin: float
+    agreement: float
     effect: float
 
 
@@ -64,6 +72,7 @@ def replay(
     *,
     answer_role: AnswerRole = "small",
     guard: int = _GUARD,
+    endings: Sequence[Ending] | None = None,
 ) -> Replayed:
     """Who would write which token, if the relay wrote the trace's text.
 
@@ -74,33 +83,44 @@ def replay(
             ``relay`` is taken to delegate there what it delegates before. Traces without tags are
             relayed to their end: that an answer marker hands over the rest is not looked at.
         guard: see `RelayPolicy.max_consecutive_delegations`.
+        endings: where segments end, for each trace; by default with their sentences.
     """
     chosen = frozenset(cues)
-    runs = tuple(tuple(delegated(table, chosen, guard)) for table in made)
+    ends = endings if endings is not None else [_of_sentence] * len(made)
+    runs = tuple(
+        tuple(delegated(table, chosen, guard, end)) for table, end in zip(made, ends, strict=True)
+    )
     rows = [_row(table, each, answer_role) for table, each in zip(made, runs, strict=True)]
     columns = np.array(rows, np.float64).reshape(len(rows), 3).T
     return Replayed(runs, *columns)
 
 
-def delegated(table: Table, cues: Collection[str], guard: int = _GUARD) -> list[Run]:
+def _of_sentence(firing: Firing) -> int:
+    return firing.end
+
+
+def delegated(
+    table: Table, cues: Collection[str], guard: int = _GUARD, ending: Ending = _of_sentence
+) -> list[Run]:
     """The segments that a set of cues delegates in one trace, by the rules of `RelayPolicy`.
 
     A cue inside a delegated segment does not fire, since the small model wrote it. After `guard`
-    segments of the large model that held nothing but a cue, it writes the rest of a sentence.
+    segments of the large model that held nothing but a cue, it writes the rest of a sentence; and
+    so it does where the small model kept nothing, as `MarginPolicy` has it.
     """
-    pieces = table.observed.trace.pieces
     found: list[Run] = []
-    free = resumed = bare = 0  # where a cue may fire again; where the large model's segment began
-    for sentence in table.sentences:
-        for firing in sentence.firings:
-            if firing.name not in cues or firing.token < free:
-                continue
-            opening = b"".join(pieces[resumed : firing.token + 1]).decode(errors="replace")
-            bare = bare + 1 if _only(opening[:_LONGEST_OPENING], firing.name) else 0
-            found.append(Run(firing.token, firing.first, firing.end))
-            free = resumed = firing.end
-            if bare >= guard:
-                bare, free = 0, table.sentence_end(resumed)
+    free = resumed = row = 0  # where a cue may fire again; where the large model's segment began
+    for firing in table.firings:
+        if firing.name not in cues or firing.token < free:
+            continue
+        opening = table.text(resumed, firing.token + 1, LONGEST_OPENING)
+        row = row + 1 if bare(opening, firing.name) else 0
+        free = resumed = ending(firing)
+        found.append(Run(firing.token, firing.first, resumed))
+        if row >= guard or resumed == firing.first:
+            free = table.sentence_end(resumed)
+        if row >= guard:
+            row = 0
     return found
 
 
@@ -156,28 +176,6 @@ def summary(made: Sequence[Table], replayed: Replayed, *, seed: int) -> Predicti
         float(1000.0 * replayed.handoffs.sum() / total) if total else 0.0,
         shown.tokens,
         float("nan") if shown.margin is None else shown.margin,
+        float("nan") if shown.agreement is None else shown.agreement,
         float(differences.mean()) if differences.size else float("nan"),
     )
-
-
-def speedup(
-    costs: Costs,
-    utilization: float,
-    handoffs_per_1000: float,
-    *,
-    devices: int = 2,
-    handoff_ms: float = 0.0,
-) -> float:
-    """Expected speed-up over the large model alone, hand-offs paid; below 1 it is slower.
-
-    Args:
-        costs: measured, see `relaygen.costs.measured_costs`.
-        utilization, handoffs_per_1000: of a `Prediction`.
-        devices: one or two, see `relaygen.costs.ceiling`.
-        handoff_ms: milliseconds that a change of role takes beside catching up.
-
-    Raises:
-        UsageError: a utilization outside [0, 1], or not one or two devices.
-    """
-    free = ceiling(costs, utilization, devices=devices)
-    return 1.0 / (1.0 / free + handoffs_per_1000 / 1000.0 * handoff_ms / costs.large_decode)

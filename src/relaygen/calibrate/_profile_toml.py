@@ -10,13 +10,13 @@ import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, Field, fields, is_dataclass, replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from .._errors import ProfileError
 from .._profile import Evidence, Profile, ProfileLevel, Provenance
 
 if TYPE_CHECKING:
-    from ._outcome import Calibration, CueResult
+    from ._outcome import Calibration, CueResult, Level
 
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 _ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
@@ -28,7 +28,14 @@ LEAD = "careful"
 """The level whose cues a profile has where no level is named."""
 
 
-def calibrated(base: Profile, calibration: Calibration, *, name: str, **about: Any) -> Profile:
+def calibrated(
+    base: Profile,
+    calibration: Calibration,
+    *,
+    name: str,
+    policy: Literal["relay", "margin"] = "relay",
+    **about: Any,
+) -> Profile:
     """The profile that a calibration makes of a base profile.
 
     Thinking style, marks, prefill, sampling and answer markers are the base's. Answer markers that
@@ -38,21 +45,15 @@ def calibrated(base: Profile, calibration: Calibration, *, name: str, **about: A
         base: what the traces were made with.
         calibration: the selection.
         name: of the new profile.
+        policy: of its levels. A ``relay`` level has the thresholds of the margin policy for its
+            cues too; a ``margin`` level has the cues that suit that policy best.
         about: fields of `Profile` (``description``, ``large``, ``small``), and ``source``,
             ``scorer``, ``questions`` and ``notes`` of its `Provenance`.
 
     Raises:
         ProfileError: nothing was selected, so there is no profile to make.
     """
-    levels = {
-        level.name: ProfileLevel(
-            cues=tuple(level.cues),
-            utilization=_rounded(level.utilization),
-            unproven=level.unproven,
-        )
-        for level in calibration.levels
-        if level.cues
-    }
+    levels = {level.name: _level(level, policy) for level in calibration.levels if level.cues}
     chosen = {cue.name for cue in calibration.cues if cue.selected}
     if not levels or not chosen:
         raise ProfileError(
@@ -76,6 +77,19 @@ def calibrated(base: Profile, calibration: Calibration, *, name: str, **about: A
         answer_markers=tuple(marker for marker in base.answer_markers if marker not in told),
         provenance=provenance,
         **about,
+    )
+
+
+def _level(level: Level, policy: Literal["relay", "margin"]) -> ProfileLevel:
+    steered = level.own if policy == "relay" else level.best
+    used = level if policy == "relay" or steered is None else steered
+    return ProfileLevel(
+        cues=used.cues,
+        policy=policy if steered is not None else "relay",
+        stay=None if steered is None else steered.stay,
+        leave=None if steered is None else steered.leave,
+        utilization=_rounded(used.utilization),
+        unproven=used.unproven,
     )
 
 

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import base64
 import binascii
-import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Literal, TypeVar, cast
+from typing import Any, Literal, Protocol, TypeVar, cast
 
+from .. import _files
 from .._errors import UsageError
 
 TraceFinish = Literal["stop", "length", "repetition", "cancelled"]
@@ -155,23 +154,29 @@ class Scores:
         )
 
 
-Record = TypeVar("Record", Trace, Scores)
+class Line(Protocol):
+    """What a line of such a file holds."""
+
+    def to_json(self) -> dict[str, Any]:
+        """As one line holds it."""
+        ...
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Line:
+        """The inverse of `to_json`."""
+        ...
 
 
-def append(path: str | os.PathLike[str], record: Trace | Scores) -> None:
-    """One line more, in one write. A last line that was cut off by a crash is removed first.
+Record = TypeVar("Record", bound=Line)
+
+
+def append(path: str | os.PathLike[str], record: Line) -> None:
+    """One line more; see `relaygen._files.append`.
 
     Raises:
         UsageError: the file cannot be written.
     """
-    line = json.dumps(record.to_json(), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    try:
-        with open(path, "ab+") as file:
-            _drop_unfinished(file)
-            file.write(line.encode() + b"\n")
-            file.flush()
-    except OSError as error:
-        raise UsageError(f"cannot write {path}: {error.strerror or error}") from error
+    _files.append(path, record.to_json())
 
 
 def read(path: str | os.PathLike[str], kind: type[Record]) -> list[Record]:
@@ -182,64 +187,16 @@ def read(path: str | os.PathLike[str], kind: type[Record]) -> list[Record]:
     Raises:
         UsageError: the file cannot be read, or a line is no such record.
     """
-    return [_record(path, number, line, kind) for number, line in lines(path)]
+    return [_record(path, number, line, kind) for number, line in _files.lines(path)]
 
 
 def _record(
     path: str | os.PathLike[str], number: int, value: Mapping[str, Any], kind: type[Record]
 ) -> Record:
     try:
-        return kind.from_json(value)
+        return cast(Record, kind.from_json(value))
     except UsageError as error:
         raise UsageError(f"{path}, line {number}: {error}") from error
-
-
-def lines(
-    path: str | os.PathLike[str], *, foreign: bool = False
-) -> list[tuple[int, Mapping[str, Any]]]:
-    """The objects of a JSON lines file with their line numbers; none where there is no file.
-
-    Args:
-        path: of the file.
-        foreign: not written by `append`: it must exist, and its last line may have no end.
-
-    Raises:
-        UsageError: the file cannot be read, or a line is no JSON object.
-    """
-    try:
-        data = Path(path).read_bytes()
-    except FileNotFoundError:
-        if not foreign:
-            return []
-        raise UsageError(f"there is no file {path}") from None
-    except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror or error}") from error
-    if not foreign:
-        data = data[: data.rfind(b"\n") + 1]
-    found: list[tuple[int, Mapping[str, Any]]] = []
-    for number, line in enumerate(data.split(b"\n"), start=1):
-        if not line.strip():
-            continue
-        try:
-            value = json.loads(line.decode("utf-8-sig" if number == 1 else "utf-8"))
-        except ValueError as error:
-            raise UsageError(f"{path}, line {number}: not JSON ({error})") from error
-        if not isinstance(value, dict):
-            raise UsageError(f"{path}, line {number}: not a JSON object")
-        found.append((number, value))
-    return found
-
-
-def _drop_unfinished(file: Any) -> None:
-    """Cut the file behind its last whole line."""
-    size = file.seek(0, os.SEEK_END)
-    if not size:
-        return
-    file.seek(size - 1)
-    if file.read(1) == b"\n":
-        return
-    file.seek(0)
-    file.truncate(file.read().rfind(b"\n") + 1)
 
 
 def _written(data: bytes) -> str | dict[str, str]:

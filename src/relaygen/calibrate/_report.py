@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from .._errors import MissingExtraError
 from ._examples import examples
-from ._figures import WIDTH, curve, forest
+from ._figures import WIDTH, compared, curve, forest
 
 if TYPE_CHECKING:
     from .._profile import Profile
+    from ._check import Check, LevelCheck
     from ._effects import Observed
     from ._outcome import Calibration, CueResult
 
@@ -34,6 +35,7 @@ class Subject:
         observed: every scored trace with its sentences.
         facts: how it was made: label and value.
         command: what to type to use the profile.
+        check: what the live pair did on fresh questions; None where it was not asked any.
     """
 
     profile: Profile
@@ -41,6 +43,7 @@ class Subject:
     observed: Sequence[Observed]
     facts: Sequence[tuple[str, str]]
     command: str
+    check: Check | None = None
 
 
 def render(subject: Subject) -> str:
@@ -77,6 +80,7 @@ def _context(subject: Subject) -> dict[str, Any]:
         "tested": [cue for cue in cues if cue.testable],
         "reasons": {cue.name: reason(cue) for cue in cues},
         "lead": lead,
+        "measured": measured(subject.check, lead.name) if lead else None,
         "held": calibration.held_out,
         "traces": len(subject.observed),
         "tokens": sum(len(one.trace.ids) for one in subject.observed),
@@ -88,6 +92,8 @@ def _context(subject: Subject) -> dict[str, Any]:
         "paper_names": tuple(PAPER_LISTS),
         "facts": subject.facts,
         "command": subject.command,
+        "check": subject.check,
+        "compared": compared(subject.check.levels) if subject.check else None,
     }
 
 
@@ -95,6 +101,12 @@ def _order(cue: CueResult) -> tuple[bool, bool, float, str]:
     """Selected ones first, then testable ones, each by effect."""
     effect = cue.effect if math.isfinite(cue.effect) else -math.inf
     return (not cue.selected, not cue.testable, -effect, cue.name)
+
+
+def measured(check: Check | None, level: str) -> LevelCheck | None:
+    """What a level did, where it was looked at."""
+    levels = check.levels if check is not None else ()
+    return next((one for one in levels if level in one.names), None)
 
 
 def reason(cue: CueResult) -> str:

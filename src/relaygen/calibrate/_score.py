@@ -10,11 +10,11 @@ from contextlib import aclosing
 from typing import Protocol
 
 from .._errors import EngineError, EngineReplyError, UsageError
+from .._progress import Clock, Progress, Step, silent
 from .._types import EngineInfo
 from ..engines._margins import margins_are_raw
-from ..engines._scoring import STEPWISE, Expected, Scoring
+from ..engines._scoring import STEPWISE, Expected, Scoring, Spelling
 from ..engines.base import Engine
-from ._progress import Clock, Progress, Step, silent
 from ._records import Scores, Trace, append, read
 
 _FIRST = 20
@@ -111,6 +111,45 @@ async def _scored(
         raise EngineReplyError(f"it scored {len(found)} of {len(trace.ids)} tokens")
     margins, top = tuple(each[0] for each in found), tuple(each[1] for each in found)
     return Scores(trace.id, model, margins, top, start)
+
+
+async def check_vocabulary(engine: Scoring, own: str, wrote: str, traces: Sequence[Trace]) -> None:
+    """That ids mean to the scorer what they meant to the model that wrote them.
+
+    Fingerprints of one kind tell. Where they are of two kinds, as a GGUF file's and a server's, or
+    one is missing, the scorer must spell the traces as their writer did.
+
+    Args:
+        engine: the scorer.
+        own, wrote: the fingerprints of its vocabulary and of the writer's; "" where not known.
+        traces: what will be scored.
+
+    Raises:
+        UsageError: they mean something else.
+        EngineError: the scorer does not say what it spells.
+    """
+    if own and wrote and _kind(own) == _kind(wrote):
+        same = own == wrote
+    elif isinstance(engine, Spelling):
+        same = all(
+            [_readable(await engine.data(one.ids)) == _readable(one.pieces) for one in traces]
+        )
+    else:
+        same = "" in (own, wrote)
+    if not same:
+        raise UsageError(
+            "the models have different vocabularies, so one cannot score the other's tokens",
+            hint="choose models of one family, or --scorer large",
+        )
+
+
+def _kind(fingerprint: str) -> str:
+    return fingerprint.rpartition(":")[0]
+
+
+def _readable(pieces: Sequence[bytes]) -> str:
+    """Without the bytes that are no text: not every engine tells them."""
+    return b"".join(pieces).decode(errors="ignore").replace("\ufffd", "")
 
 
 async def check_raw(engine: Engine, trace: Trace) -> None:

@@ -10,7 +10,7 @@ at what was delegated before, while every sentence is wanted here.
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from .._task import Thinking
@@ -58,11 +58,14 @@ class Sentence:
             next one is delegated then). A cue fires a second time in one sentence where a segment
             reached its limit. A segment may go on behind `end` where its cue ended in a full stop
             that is no sentence end.
+        repeats: the same for a cue inside the segment that it delegates itself: it fires only where
+            that segment is not delegated, or handed back before it.
     """
 
     start: int
     end: int
     firings: tuple[Firing, ...]
+    repeats: tuple[Firing, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,15 +129,18 @@ def sentences(
     bounds, ends = _read(tokens, matches, max_segment_tokens)
     starts = [start, *(tokens[at].index for at in bounds if at < len(tokens))]
     stops = [*starts[1:], tokens[-1].index + 1]
-    firings = _firings(tokens, matches, ends)
-    found: list[Sentence] = []
+    by_sentence = [_split(each, stops) for each in _firings(tokens, matches, ends)]
+    return tuple(map(Sentence, starts, stops, *by_sentence))
+
+
+def _split(firings: Sequence[Firing], stops: Sequence[int]) -> Iterator[tuple[Firing, ...]]:
+    """Those of each sentence."""
     position = 0
-    for begin, end in zip(starts, stops, strict=True):
+    for end in stops:
         held = position
         while position < len(firings) and firings[position].first < end:
             position += 1
-        found.append(Sentence(begin, end, tuple(firings[held:position])))
-    return tuple(found)
+        yield tuple(firings[held:position])
 
 
 def _relayed(trace: Trace, thinking: Thinking | None) -> tuple[list[_Token], int]:
@@ -239,10 +245,14 @@ def _firings(
     tokens: Sequence[_Token],
     matches: dict[int, dict[str, bool]],
     ends: dict[int, tuple[int, int]],
-) -> list[Firing]:
-    """A cue does not fire in what it delegated itself, nor where nothing is left to delegate."""
+) -> tuple[list[Firing], list[Firing]]:
+    """What fires, and what would but for the segment that the same cue delegates before it.
+
+    Nothing fires where nothing is left to delegate.
+    """
     until: dict[str, int] = {}
     found: list[Firing] = []
+    repeats: list[Firing] = []
     for position, names in matches.items():
         if position not in ends:
             continue
@@ -250,9 +260,13 @@ def _firings(
         if first >= end:
             continue
         for name, longest in names.items():
+            token, last = tokens[first - 1].index, tokens[end - 1].index
+            firing = Firing(name, token, token + 1, last + 1, longest)
             if position < until.get(name, 0):
+                repeats.append(firing)
                 continue
             until[name] = end
-            token, last = tokens[first - 1].index, tokens[end - 1].index
-            found.append(Firing(name, token, token + 1, last + 1, longest))
-    return sorted(found, key=lambda firing: firing.token)
+            found.append(firing)
+    found.sort(key=lambda firing: firing.token)
+    repeats.sort(key=lambda firing: firing.token)
+    return found, repeats

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -10,10 +11,11 @@ from .._errors import UsageError
 from .._task import AnswerRole
 from ._effects import MINING_FOLD, Observed, Table, names, stats_of_runs, tables
 from ._evidence import Evidence, How, reaching
-from ._outcome import MIN_EFFECT, Calibration, CueResult, Held, Kind, Level, Point, Rule
+from ._outcome import MIN_EFFECT, Calibration, CueResult, Held, Kind, Level, Point, Rule, Steered
 from ._power import more_traces
-from ._predict import delegated_margins, predict, replay
+from ._predict import delegated_margins, predict, replay, summary
 from ._tests import LEAST_FLIPS, interval, means
+from ._thresholds import Grid, Option, best, ends
 
 __all__ = [
     "MIN_EFFECT",
@@ -24,6 +26,7 @@ __all__ = [
     "Level",
     "Point",
     "Rule",
+    "Steered",
     "calibrate",
 ]
 
@@ -68,9 +71,7 @@ def calibrate(
     evidence = Evidence(made, wanted, frozenset(mined), how)
     curve = evidence.curve()
     chosen = evidence.choose(rule, curve)
-    levels = [_level(evidence, "careful", chosen.cues, rule.value)]
-    for name, target in _LEVELS:
-        levels.append(_level(evidence, name, reaching(curve, target) or chosen.cues, target))
+    levels = _levels(evidence, curve, chosen.cues, rule.value)
     more = None
     if not evidence.proven:
         more = more_traces(evidence.differences, evidence.segments, min_effect=min_effect)
@@ -80,7 +81,7 @@ def calibrate(
         str(rule),
         not evidence.proven.issuperset(chosen.cues),
         more,
-        tuple(levels),
+        levels,
         tuple(curve),
         _held_out(made, wanted, frozenset(mined), how, rule, chosen.fallback)
         or _held_out(made, wanted, frozenset(mined), how, rule, True),
@@ -124,10 +125,32 @@ def _results(
     )
 
 
-def _level(evidence: Evidence, name: str, cues: tuple[str, ...], target: float | None) -> Level:
+def _levels(
+    evidence: Evidence, curve: Sequence[Point], chosen: tuple[str, ...], wanted: float | None
+) -> tuple[Level, ...]:
+    """The rule's choice, with the target that it may have, and those that aim at a utilization."""
+    aims = [("careful", chosen, wanted)]
+    aims += [(name, reaching(curve, target) or chosen, target) for name, target in _LEVELS]
+    where = ends(evidence.made)
+    grids = {
+        cues: Grid(evidence.made, where, cues, answer_role=evidence.how.answer_role)
+        for cues in dict.fromkeys(cues for _, cues, _ in aims)
+        if cues
+    }
+    return tuple(_level(evidence, *aim, grids) for aim in aims)
+
+
+def _level(
+    evidence: Evidence,
+    name: str,
+    cues: tuple[str, ...],
+    target: float | None,
+    grids: Mapping[tuple[str, ...], Grid],
+) -> Level:
+    """One level; the first of the grids is that of the rule's choice."""
     how = evidence.how
     told = predict(evidence.made, cues, seed=how.seed, answer_role=how.answer_role)
-    return Level(
+    level = Level(
         name,
         cues,
         told.utilization,
@@ -137,6 +160,31 @@ def _level(evidence: Evidence, name: str, cues: tuple[str, ...], target: float |
         told.low,
         told.high,
         target,
+        told.agreement,
+    )
+    if not cues:
+        return level
+    aim = told.utilization if target is None else target
+    pools = [grids[each].options(aim) for each in dict.fromkeys((cues, next(iter(grids))))]
+    found = best([option for pool in pools for option in pool], aim)
+    own = _steered(evidence, grids, best(pools[0], aim))
+    other = own if found.cues == cues else _steered(evidence, grids, found)
+    return replace(level, own=own, best=other)
+
+
+def _steered(evidence: Evidence, grids: Mapping[tuple[str, ...], Grid], option: Option) -> Steered:
+    replayed = grids[option.cues].play(option.thresholds)
+    told = summary(evidence.made, replayed, seed=evidence.how.seed)
+    return Steered(
+        option.cues,
+        *option.thresholds,
+        told.utilization,
+        told.handoffs_per_1000,
+        told.margin,
+        told.agreement,
+        not evidence.proven.issuperset(option.cues),
+        told.low,
+        told.high,
     )
 
 

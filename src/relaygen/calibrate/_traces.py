@@ -14,6 +14,9 @@ from typing import Any
 
 from .._api import Relay
 from .._errors import UsageError
+from .._files import lines
+from .._progress import Clock, Progress, Step, silent
+from .._questions import PROMPT, rows
 from .._results import Generation
 from .._task import Limits, Task
 from .._types import Conversation, Delta, EngineInfo, Prompt, SegmentRequest
@@ -23,14 +26,11 @@ from ..engines.base import Engine
 from ..policies import LargeOnly
 from ..relay import Generating
 from ._adapters import adapter
-from ._progress import Clock, Progress, Step, silent
-from ._records import Trace, TraceFinish, append, lines, read
-
-PROMPT = "{question}\n\nPlease reason step by step, and put your final answer within \\boxed{}."
-"""What the user says; Qwen's own wording for mathematics."""
+from ._records import Trace, TraceFinish, append, read
 
 _TEXTS = ("text", "response", "completion")
-_RETRIES = 2
+RETRIES = 2
+"""Tries more of one generation where its engine failed before a first token."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,22 +42,16 @@ class Question:
 
 
 def load_questions(path: str | os.PathLike[str] | None = None) -> list[Question]:
-    """From JSON lines with ``question`` and perhaps ``id``; the shipped ones without a path.
+    """From a file with ``question`` and perhaps ``id``; the shipped ones without a path.
 
     Raises:
         UsageError: there is no such file, a line has no question, or two have one id.
     """
     where = path if path is not None else Path(str(files(__package__) / "data/questions.jsonl"))
     found: dict[str, Question] = {}
-    for number, value in lines(where, foreign=True):
-        text, id = value.get("question"), value.get("id", str(number))
-        if not isinstance(text, str) or not text.strip():
-            raise UsageError(f"{where}, line {number}: there is no 'question'")
-        if str(id) in found:
-            raise UsageError(f"{where}, line {number}: the id {id!r} is there twice")
-        found[str(id)] = Question(str(id), text)
-    if not found:
-        raise UsageError(f"{where} holds no question")
+    for row in rows(where):
+        id = row.id(found)
+        found[id] = Question(id, row.text("question"))
     return list(found.values())
 
 
@@ -146,7 +140,7 @@ async def write_traces(
             policy=LargeOnly(),
             limits=limits,
             seed=trace_seed(seed, question.id, run),
-            retries=_RETRIES,
+            retries=RETRIES,
         )
         async with gate:
             return await _generated(engine, task, id, question, info, fold_of(seed, question.id))

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 if TYPE_CHECKING:
-    from relaygen.calibrate._outcome import Calibration, CueResult
+    from relaygen.calibrate._outcome import Calibration, CueResult, Level, Steered
 
 
 def show_selection(result: Calibration) -> None:
@@ -37,24 +37,47 @@ def show_selection(result: Calibration) -> None:
         more = f"; about {result.more_traces} more traces may do" if result.more_traces else ""
         said = "no cue is proven by these traces" if result.fallback else "not all cues are proven"
         console.print(Text(f"unproven: {said}{more}\n", "yellow"))
-    levels = _table("level", "cues", "utilization", "hand-offs/1,000", "margin", "")
+    levels = _table(
+        "level", "policy", "cues", "utilization", "hand-offs\nper 1,000", "margin", "agrees"
+    )
+    doubts = []
     for level in result.levels:
-        levels.add_row(
-            Text(level.name),
-            str(len(level.cues)),
-            _number(100 * level.utilization, ".0f", " %"),
-            _number(level.handoffs_per_1000, ".1f"),
-            _number(level.margin, ".2f"),
-            Text("unproven" if level.unproven else "", "yellow"),
-        )
+        levels.add_row(level.name, "relay", *_predicted(level))
+        doubts += _doubts(level.name, level, level)
+        if level.own is not None:
+            policy = f"margin:{level.own.stay:.2f}:{level.own.leave:.2f}"
+            levels.add_row("", policy, *_predicted(level.own))
+            doubts += _doubts(f"{level.name}, {policy}", level, level.own)
     console.print(levels)
+    for doubt in doubts:
+        console.print(Text(doubt, "yellow"))
     console.print()
+
+
+def _predicted(told: Level | Steered) -> tuple[str, ...]:
+    """What one policy is predicted to do at a level."""
+    return (
+        str(len(told.cues)),
+        _number(100 * told.utilization, ".0f", " %"),
+        _number(told.handoffs_per_1000, ".1f"),
+        _number(told.margin, ".2f"),
+        _number(100 * told.agreement, ".0f", " %"),
+    )
+
+
+def _doubts(name: str, level: Level, told: Level | Steered) -> list[str]:
+    """What is not as it was wished, one line or none."""
+    target = level.missed(told.utilization)
+    found = ["unproven"] if told is level and told.unproven else []
+    if target is not None:
+        found.append(f"misses its {100 * target:.0f} %")
+    return [f"{name}: {', '.join(found)}"] if found else []
 
 
 def _table(*headings: str) -> Table:
     table = Table(box=None, pad_edge=False)
     for heading in headings:
-        left = heading in ("cue", "level")
+        left = heading in ("cue", "level", "policy")
         table.add_column(heading, justify="left" if left else "right", no_wrap=True)
     return table
 

@@ -1,4 +1,4 @@
-"""A calibration's progress on stderr: a bar on a terminal, else a plain line now and then."""
+"""The progress of long work on stderr: a bar on a terminal, else a plain line now and then."""
 
 from __future__ import annotations
 
@@ -13,14 +13,20 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Task, TaskID
 
-    from relaygen.calibrate._progress import Progress, Step
+    from relaygen._progress import Progress, Step
 
 EVERY_S = 15.0  # between plain lines
-_DOING = {"traces": "writing traces", "score": "scoring"}
+_DOING = {
+    "traces": "writing traces",
+    "score": "scoring",
+    "check": "checking",
+    "answers": "answering",
+    "bench": "measuring",
+}
 
 
 def show_steps() -> AbstractContextManager[Progress]:
-    """Give a progress callback for the steps of a calibration that writes to stderr."""
+    """Give a progress callback for the steps of long work that writes to stderr."""
     return on_stderr(_bars, PlainSteps)
 
 

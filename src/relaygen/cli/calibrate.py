@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -16,15 +17,18 @@ from relaygen.cli._help import GroupedCommand, Number, collecting, option
 from relaygen.cli._options import EMBEDDED, MODELS, PAIR, PairOptions
 from relaygen.models import EMBEDDED_LARGE, EMBEDDED_SMALL
 from relaygen.policies import LargeOnly
-from relaygen.profiles import load
+from relaygen.profiles import load, make_policy
 
 if TYPE_CHECKING:
+    from relaygen.calibrate._check import Check
     from relaygen.calibrate._job import Job
+    from relaygen.engines.transformers_local import TransformersScorer
 
 DATA = "The data"
 SELECTION = "The selection"
+CHECK = "The check"
 FILES = "Files"
-STEPS = ("traces", "score", "select", "report")
+STEPS = ("traces", "score", "select", "check", "report")
 
 _SHIPPED = "the shipped questions"
 _TOKENS = {"none": 1024, "tags": 8192}  # of a trace, by thinking style
@@ -51,10 +55,12 @@ class Asked:
     question_suffix: str | None
     import_traces: Path | None
     scorer: Literal["small", "large"]
+    score_with: Path | None
     cues: Path | None
     mine: bool
     rule: str
     min_effect: float
+    check: int
     out: Path
     work: Path | None
     step: str | None
@@ -88,11 +94,14 @@ class Asked:
         Raises:
             UsageError, ProfileError: an option makes no sense.
         """
+        from relaygen._questions import PROMPT
         from relaygen.calibrate._folder import Folder, Settings
         from relaygen.calibrate._job import Job, style_of
-        from relaygen.calibrate._traces import PROMPT, load_questions
+        from relaygen.calibrate._traces import load_questions
 
         base = load(self.profile)
+        if self.step == "check" and not self.check:
+            raise UsageError("the step check needs a number of questions", hint="--check N")
         if self.out.suffix != ".toml":
             raise UsageError(f"--out must name a .toml file, not {self.out}")
         shipped = resources.files("relaygen.calibrate") / "data" / "questions.jsonl"
@@ -116,9 +125,18 @@ class Asked:
             rule=self.rule,
             min_effect=self.min_effect,
             imported=_hash(self.import_traces),
+            score_with=str(self.score_with or ""),
         )
         questions = load_questions(self.data)
-        return Job(Folder(self.folder), settings, base, questions, self.out, self.import_traces)
+        return Job(
+            Folder(self.folder),
+            settings,
+            base,
+            questions,
+            self.out,
+            self.import_traces,
+            self.check,
+        )
 
 
 def _cues(path: Path | None) -> tuple[str, ...]:
@@ -208,6 +226,14 @@ _asked = collecting(
         ),
         option(
             SELECTION,
+            "--score-with",
+            type=click.Path(exists=True, path_type=Path),
+            metavar="PATH",
+            help="Score in this process by the transformers library, not by the scorer's engine: "
+            "the same model as a folder with safetensors, or as a GGUF file.",
+        ),
+        option(
+            SELECTION,
             "--cues",
             type=_FILE,
             metavar="FILE",
@@ -238,6 +264,16 @@ _asked = collecting(
             default=0.02,
             show_default=True,
             help="The least difference of margins that is worth a hand-off.",
+        ),
+        option(
+            CHECK,
+            "--check",
+            type=click.IntRange(min=0),
+            metavar="N",
+            default=0,
+            show_default=True,
+            help="Let the pair answer the N questions behind those of the calibration, at each "
+            "level and one at a time, and compare what it does with what was predicted.",
         ),
         option(
             FILES,
@@ -281,26 +317,52 @@ def calibrate(asked: Asked) -> None:
     the same command goes on where it was stopped.
     """
     job = asked.job()
-    steps = STEPS if asked.step is None else (asked.step,)
-    if {"select", "report"} & set(steps):
+    wanted = STEPS if asked.step is None else (asked.step,)
+    steps = tuple(step for step in wanted if asked.check or step != "check")
+    _require("filelock")
+    if {"select", "check", "report"} & set(steps):
         _require("numpy", "scipy", "jinja2")
-    job.begin()
-    try:
-        if {"traces", "score"} & set(steps):
-            _run_engines(asked, job, steps)
-    except KeyboardInterrupt:
-        click.echo("stopped; run the same command again to go on", err=True)
-        raise
-    result = job.select() if "select" in steps else None
-    report = job.report() if "report" in steps else None
-    if result is not None:
+    local = _local_scorer(asked) if "score" in steps else None
+    with job.working():
+        try:
+            _run(asked, job, steps, local)
+        except KeyboardInterrupt:
+            click.echo("stopped; run the same command again to go on", err=True)
+            raise
+
+
+def _local_scorer(asked: Asked) -> TransformersScorer | None:
+    """That of ``--score-with``; what it lacks is said before an hour of work.
+
+    Raises:
+        ModelError: it is no model.
+        MissingExtraError: a package that reads it is not installed.
+    """
+    if asked.score_with is None:
+        return None
+    from relaygen.engines.transformers_local import TransformersScorer
+
+    return TransformersScorer(asked.score_with)
+
+
+def _run(asked: Asked, job: Job, steps: tuple[str, ...], local: TransformersScorer | None) -> None:
+    """What the steps found is shown at the end, but the selection before a check, which is long."""
+    if {"traces", "score"} & set(steps):
+        _run_engines(asked, job, steps, local)
+    if "select" in steps:
         from relaygen.cli._selected import show_selection
 
-        show_selection(result)
+        show_selection(job.select())
+    if "check" in steps:
+        from relaygen.cli._checked import show_check
+
+        show_check(_run_check(asked, job))
+    report = job.report() if "report" in steps else None
+    if "select" in steps:
         click.echo(f"profile  {asked.out}")
     if report is not None:
         click.echo(f"report   {report}")
-    if result is not None:
+    if "select" in steps:
         click.echo(f"next     {job.command}")
 
 
@@ -317,15 +379,32 @@ def _require(*packages: str) -> None:
             raise MissingExtraError(package, extra="calibrate")
 
 
-def _run_engines(asked: Asked, job: Job, steps: tuple[str, ...]) -> None:
+def _run_engines(
+    asked: Asked, job: Job, steps: tuple[str, ...], local: TransformersScorer | None
+) -> None:
     """Traces and scores; only the engine at work is started."""
     from relaygen.cli._steps import show_steps
 
-    relay = _options.open_relay(asked.pair, job.base, LargeOnly())
+    if "traces" in steps or local is None:
+        relay = _options.open_relay(asked.pair, job.base, LargeOnly())
+        with relay, show_steps() as progress:
+            if "traces" in steps:
+                relay.run(job.traces(relay, progress))
+                if job.settings.scorer == "small":
+                    relay.run(relay.engines["large"].aclose())  # its memory is the scorer's now
+            if "score" in steps and local is None:
+                relay.run(job.score(relay, progress))
+    if local is not None:
+        with show_steps() as progress:
+            asyncio.run(job.score(local, progress))
+
+
+def _run_check(asked: Asked, job: Job) -> Check | None:
+    """The live pair with the profile that was made; engines of the steps before are closed."""
+    from relaygen.cli._steps import show_steps
+
+    profile = job.made()
+    pair = replace(asked.pair, policy="relay")
+    relay = _options.open_relay(pair, profile, make_policy("relay", profile))
     with relay, show_steps() as progress:
-        if "traces" in steps:
-            relay.run(job.traces(relay, progress))
-            if job.settings.scorer == "small":
-                relay.run(relay.engines["large"].aclose())  # its memory is the scorer's now
-        if "score" in steps:
-            relay.run(job.score(relay, progress))
+        return relay.run(job.check(relay, progress))

@@ -147,7 +147,9 @@ def parse_llama_scores(reply: Any) -> Expected:
 
 
 def parse_sglang_scores(reply: Any, size: int, start: int) -> list[Expected]:
-    """SGLang's ``/generate``. From its source (0.5.23), never run against a server.
+    """SGLang's ``/generate``. From the shape in its source (0.5.23), not run against a server.
+
+    No engine uses it yet.
 
     For a request with ``return_logprob``, ``logprob_start_len: start - 1``, ``top_logprobs_num: 2``
     and ``max_new_tokens: 1``. ``meta_info.input_top_logprobs`` then has an entry for each id from

@@ -1,4 +1,4 @@
-"""How far a step is, for whoever shows it."""
+"""How far a long piece of work is, for whoever shows it."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ from typing import Literal
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Where one step of a calibration stands.
+    """Where one step of the work stands.
 
     Attributes:
-        name: of the step.
-        done, total: traces, those of an earlier run included.
+        name: of the step: ``traces``, ``score`` and ``check`` are a calibration's, ``answers`` an
+            evaluation's, ``bench`` a benchmark's.
+        done, total: traces or answers, those of an earlier run included.
         left: seconds that the rest will take, by what this run took so far; None while unknown.
         note: one line for the user, or "".
     """
 
-    name: Literal["traces", "score"]
+    name: Literal["traces", "score", "check", "answers", "bench"]
     done: int
     total: int
     left: float | None = None

@@ -1,0 +1,106 @@
+"""The step ``check``: the live pair on questions that the calibration does not use."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from .._errors import UsageError
+from .._files import lines
+from .._profile import Profile
+from .._progress import Progress
+from .._task import Limits
+from .._types import ROLES
+from ._answers import distinct, known, write_answers
+from ._traces import Question
+
+if TYPE_CHECKING:
+    from .._api import Relay
+    from ._check import Check
+    from ._job import Job
+    from ._outcome import Level, Steered
+
+
+def check_questions(job: Job) -> None:
+    """See that there are as many questions as are asked for.
+
+    Raises:
+        UsageError: there are fewer.
+    """
+    settings, there = job.settings, len(job.questions)
+    if settings.n is not None and settings.n > there:
+        raise UsageError(
+            f"--n {settings.n}: there are only {there} in {settings.questions}",
+            hint=f"--n {there} or fewer, or more questions with --data",
+        )
+    if not job.check_n:
+        return
+    left = len(fresh(job))
+    if job.check_n > left:
+        raise UsageError(
+            f"--check {job.check_n}: only {left} of the {there} in {settings.questions} are not "
+            "used by the calibration",
+            hint="a smaller --check or --n, or more questions with --data",
+        )
+
+
+def fresh(job: Job) -> Sequence[Question]:
+    """The questions that the calibration does not use, in the file's order.
+
+    Raises:
+        UsageError: the file of imported traces cannot be read.
+    """
+    if job.imported is None:
+        return job.questions[len(job.asked) :]
+    values = [value for _, value in lines(job.imported, foreign=True)]
+    used = {value.get(key) for value in values for key in ("question", "prompt")}
+    return [
+        one
+        for one in job.questions
+        if not {one.question, job.template.replace("{question}", one.question)} & used
+    ]
+
+
+async def ask(job: Job, relay: Relay, progress: Progress) -> None:
+    """See `Job.check`."""
+    profile = job.made()
+    models = [(await job.introduce(role, relay.engines[role]))["model"] for role in ROLES]
+    await write_answers(
+        relay,
+        distinct(profile, models),
+        fresh(job)[: job.check_n],
+        job.folder.checks,
+        seed=job.settings.seed,
+        limits=Limits(max_tokens=job.settings.max_tokens),
+        prompt_template=job.template,
+        progress=progress,
+    )
+
+
+def compared(job: Job) -> Check | None:
+    """See `Job.checked`."""
+    found = known(job.folder.checks)
+    if not found:
+        return None
+    from ._check import check
+
+    models = [job.engines().get(role, {}).get("model", "") for role in ROLES]
+    levels = {level.name: level for level in job.folder.read_calibration().levels}
+    asked = fresh(job)[: job.check_n or None]
+    groups = [
+        (
+            one.names,
+            _told(levels[one.names[0]], one.profile),
+            [found[one.key, each.id] for each in asked if (one.key, each.id) in found],
+        )
+        for one in distinct(job.made(), models)
+        if one.names[0] in levels
+    ]
+    result = check(groups, seed=job.settings.seed)
+    return result if result.levels else None
+
+
+def _told(level: Level, profile: Profile) -> Level | Steered:
+    """What was predicted of the policy that a profile has at this level."""
+    steered = profile.in_force is not None and profile.in_force.policy == "margin"
+    return level.best if steered and level.best is not None else level
