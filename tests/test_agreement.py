@@ -36,4 +36,5 @@ def test_another_thread_may_ask_and_nobody_is_warned(caplog: pytest.LogCaptureFi
 def test_without_mathematics_words_decide(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "math_verify", None)
     assert same_answer("A  b", "a B")
-    assert not same_answer("\\boxed{4}", "$\\boxed{4}$")
+    assert same_answer("\\boxed{4}", "$\\boxed{4.0}$")
+    assert not same_answer("\\boxed{4}", "\\boxed{\\sqrt{16}}")

@@ -16,6 +16,7 @@ HEAVY = (
     "aiohttp",
     "anyio",
     "click",
+    "datasets",
     "fastapi",
     "filelock",
     "httpx",
@@ -23,6 +24,7 @@ HEAVY = (
     "math_verify",
     "numpy",
     "pydantic",
+    "rapidfuzz",
     "rich",
     "starlette",
     "torch",
@@ -82,6 +84,29 @@ def test_policies_know_no_engine(path: Path) -> None:
 def test_engines_know_no_policy(path: Path) -> None:
     for name in imported(path, top_level=False):
         assert name.startswith(("engines", "text.utf8")) or name in ("_types", "_errors"), name
+
+
+@pytest.mark.parametrize("path", layer("evaluate"), ids=lambda path: path.name)
+def test_evaluation_knows_of_calibration_its_candidates_only(path: Path) -> None:
+    for name in imported(path, top_level=False):
+        allowed = name.removeprefix("calibrate._candidates") in (
+            "",
+            ".default_candidates",
+            ".PAPER",
+        )
+        assert allowed or not name.startswith(("cli", "serve", "calibrate")), name
+
+
+@pytest.mark.parametrize("path", layer("launch"), ids=lambda path: path.name)
+def test_launch_commands_know_names_only(path: Path) -> None:
+    for name in imported(path, top_level=False):
+        assert name.startswith("launch") or name in ("_types", "_errors"), name
+
+
+@pytest.mark.parametrize("path", layer("bench"), ids=lambda path: path.name)
+def test_the_benchmark_knows_no_server_and_no_evaluation(path: Path) -> None:
+    for name in imported(path, top_level=False):
+        assert not name.startswith(("cli", "serve", "calibrate", "evaluate")), name
 
 
 @pytest.mark.parametrize(

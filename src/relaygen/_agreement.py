@@ -2,48 +2,64 @@
 
 from __future__ import annotations
 
-import logging
-import re
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-
-_SPACES = re.compile(r"\s+")
-_LIMIT_S = 5
+from . import _answers
+from ._errors import MissingExtraError
+from ._mathematics import Compared, Mathematics
 
 
-def same_answer(one: str, two: str) -> bool:
+def compared(one: str, two: str, mathematics: Mathematics | None = None) -> Compared:
+    r"""Compare the results of two answers, the first being the reference.
+
+    What stands in the last ``\boxed{}`` is an answer's result; without a box it is what
+    `math-verify` finds, usually the last number. A box that was cut off holds no result.
+
+    Args:
+        one: the reference; a bare result goes in a box.
+        two: what is judged.
+        mathematics: asked where equal words and numbers do not decide; None for one of its own,
+            which takes a second or more to start.
+
+    Returns:
+        Never an unknown `same`: where mathematics reads nothing on a side, words decide.
+
+    Raises:
+        MissingExtraError: mathematics is needed and `math-verify` is not installed.
+    """
+    boxes = [_answers.boxed(text) for text in (one, two)]
+    texts = [
+        _answers.unboxed(text) if box is None else _answers.tidy(box)
+        for text, box in zip((one, two), boxes, strict=True)
+    ]
+    words = _answers.folded(texts[0]) == _answers.folded(texts[1])
+    if not all(text.strip() for text in texts):
+        return Compared(False, boxes[1])
+    same: bool | None = words or None
+    if boxes[0] is not None and boxes[1] is not None:
+        same = _answers.decided(*texts)
+    if same is not None:
+        return Compared(same, boxes[1])
+    said = [
+        text if box is None else f"\\boxed{{{text}}}"
+        for text, box in zip(texts, boxes, strict=True)
+    ]
+    if mathematics is None:
+        with Mathematics() as own:
+            result = own.compare(*said)
+    else:
+        result = mathematics.compare(*said)
+    return Compared(
+        words if result.same is None else result.same,
+        result.found if boxes[1] is None else boxes[1],
+    )
+
+
+def same_answer(one: str, two: str, mathematics: Mathematics | None = None) -> bool:
     """Equal results where both have a mathematical one, else equal words.
 
-    Mathematics is `math-verify`'s (extra ``eval``); without it, or without a result on both sides,
-    the texts are compared with case and white space folded.
+    Mathematics is `math-verify`'s (extra ``eval``); without it the texts are compared with case
+    and white space folded.
     """
     try:
-        from math_verify import parse, verify
-    except ImportError:
-        return _folded(one) == _folded(two)
-    # Its time limits are signals, which work in the main thread only.
-    limit = _LIMIT_S if threading.current_thread() is threading.main_thread() else None
-    with _without_warnings("math_verify.parser", "math_verify.grader"):
-        first, second = (parse(text, parsing_timeout=limit) for text in (one, two))
-        if first and second:
-            return bool(verify(first, second, timeout_seconds=limit))
-    return _folded(one) == _folded(two)
-
-
-@contextmanager
-def _without_warnings(*names: str) -> Iterator[None]:
-    """It warns at every call that a missing limit is the caller's business."""
-    loggers = [logging.getLogger(name) for name in names]
-    before = [logger.level for logger in loggers]
-    for logger in loggers:
-        logger.setLevel(logging.ERROR)
-    try:
-        yield
-    finally:
-        for logger, level in zip(loggers, before, strict=True):
-            logger.setLevel(level)
-
-
-def _folded(text: str) -> str:
-    return _SPACES.sub(" ", text).strip().casefold()
+        return bool(compared(one, two, mathematics).same)
+    except MissingExtraError:
+        return bool(_answers.folded(one)) and _answers.folded(one) == _answers.folded(two)

@@ -23,6 +23,10 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "chat": ("relaygen.cli.chat:chat", "Talk with the pair."),
     "serve": ("relaygen.cli.serve:serve", "Serve the pair to any OpenAI client."),
     "calibrate": ("relaygen.cli.calibrate:calibrate", "Find a pair's cues, with evidence."),
+    "eval": ("relaygen.cli.eval:evaluate", "Compare the pair with its models and rivals."),
+    "plan": ("relaygen.cli.plan:plan", "Forecast what a relay gains, and what limits it."),
+    "engines": ("relaygen.cli.engines:engines", "Print commands that start a pair's servers."),
+    "bench": ("relaygen.cli.bench:bench", "Measure what the relay itself costs."),
     "models": ("relaygen.cli.models:models", "List and fetch the embedded pair's model files."),
     "profile": ("relaygen.cli.profile:profile", "Show and check profiles."),
     "mock-engine": (

@@ -69,13 +69,16 @@ def option(group: str, *names: str, **settings: Any) -> Callable[[Command], Comm
 def collecting(
     kind: type[Any], argument: str, options: Sequence[Callable[[Command], Command]]
 ) -> Callable[[Command], Command]:
-    """A decorator: the options' values arrive as one `kind` in the keyword `argument`."""
+    """A decorator: the options' values arrive as one `kind` in the keyword `argument`.
+
+    A field that is no option keeps its default.
+    """
     names = [field.name for field in fields(kind)]
 
     def decorate(function: Command) -> Command:
         @functools.wraps(function)
         def collected(**given: Any) -> Any:
-            value = kind(**{name: given.pop(name) for name in names})
+            value = kind(**{name: given.pop(name) for name in names if name in given})
             return function(**{argument: value}, **given)
 
         command: Command = collected

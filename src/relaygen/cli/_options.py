@@ -5,14 +5,16 @@ from __future__ import annotations
 import re
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
 from relaygen._errors import ModelNotFoundError, UsageError
+from relaygen._pair import fixed_at_start
+from relaygen._pair import is_url as is_url  # for the commands
 from relaygen._profile import Profile
 from relaygen._task import Limits, Task
-from relaygen._types import Conversation, Sampling
+from relaygen._types import Conversation, Role, Sampling
 from relaygen.cli._help import collecting, option
 from relaygen.models import EMBEDDED_LARGE, EMBEDDED_SMALL, resolve
 from relaygen.policies import Policy
@@ -41,6 +43,9 @@ class PairOptions:
     threads: int | None = None
     ngl: int = 0
     no_mirror: bool = False
+    parallel: int = 1
+    spec: Literal["draft", "ngram"] | None = None
+    small_spec: Literal["ngram"] | None = None
 
     def plan(self) -> tuple[Profile, Policy]:
         """Profile and policy, before anything is fetched or started.
@@ -48,6 +53,13 @@ class PairOptions:
         Raises:
             ProfileError, UsageError: one of them makes no sense.
         """
+        asked: dict[Role, tuple[str | None, object]] = {
+            "large": (self.large, self.spec),
+            "small": (self.small, self.small_spec),
+        }
+        for role, (named, drafting) in asked.items():
+            if drafting and is_url(named):
+                raise fixed_at_start(role)
         return policy_at(self.level, self.policy, load(self.profile))
 
     @property
@@ -163,6 +175,23 @@ EMBEDDED = (
 )
 """The options of embedded engines."""
 
+SPECULATION = (
+    option(
+        PAIR,
+        "--spec",
+        type=click.Choice(["draft", "ngram"]),
+        help="Speculative decoding of an embedded large model: the small model drafts, or what "
+        "followed the same words before. Default: none.",
+    ),
+    option(
+        PAIR,
+        "--small-spec",
+        type=click.Choice(["ngram"]),
+        help="Likewise of an embedded small model.",
+    ),
+)
+"""How embedded engines draft."""
+
 pair_options = collecting(
     PairOptions,
     "pair",
@@ -192,6 +221,7 @@ pair_options = collecting(
             "careful, balanced or fast. Default: the profile's own cues.",
         ),
         *EMBEDDED,
+        *SPECULATION,
     ],
 )
 """Adds the options of `PairOptions`; the function gets them as ``pair``."""
@@ -270,12 +300,10 @@ def open_relay(pair: PairOptions, profile: Profile, policy: Policy) -> Relay:
         ctx=pair.ctx,
         threads=pair.threads,
         ngl=pair.ngl,
+        parallel=pair.parallel,
+        spec=pair.spec,
+        small_spec=pair.small_spec,
     )
-
-
-def is_url(spec: str | None) -> bool:
-    """Whether an engine is named by a server's address."""
-    return spec is not None and spec.startswith(("http://", "https://"))
 
 
 def located(spec: str, no_mirror: bool) -> str | Path:

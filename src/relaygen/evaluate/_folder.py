@@ -1,0 +1,161 @@
+"""The folder of one evaluation: what was asked, and its results."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .._errors import UsageError
+from .._files import changed, lines, made, pinned, write
+from .._jsonable import json_line
+from .._profile import Profile
+
+if TYPE_CHECKING:
+    from ._questions import Item
+
+FREE = ("n", "runs", "arms", "engines", "shares")
+"""Settings that may change in a folder: the results that are there stay right."""
+
+
+def hash_of(profile: Profile) -> str:
+    """Of everything in a profile."""
+    text = json.dumps(asdict(profile), sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What an evaluation is asked to do.
+
+    Attributes:
+        profile: its name.
+        profile_sha256: see `hash_of`.
+        level: of the arms that have levels and name none; "" for the profile's own cues.
+        large, small: the models as the user names them; "" for a server, whose model counts.
+        data: where the questions are from.
+        preset: the columns' names; "" where they were found out.
+        seed: of everything that is drawn.
+        sampling: how tokens are drawn.
+        max_tokens: of one answer.
+        ctx: of an embedded engine.
+        devices: 1 where both models compute on one, else 2.
+        n: questions; None for all.
+        runs: answers of each arm to each question.
+        arms: their names.
+        engines: by role, what the engines said of themselves.
+        shares: by arm, the small model's share at which an arm ``random`` runs.
+    """
+
+    profile: str
+    profile_sha256: str
+    level: str
+    large: str
+    small: str
+    data: str
+    preset: str
+    seed: int
+    sampling: Mapping[str, Any]
+    max_tokens: int
+    ctx: int
+    devices: int
+    n: int | None = None
+    runs: int = 1
+    arms: tuple[str, ...] = ()
+    engines: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    shares: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Folder:
+    """Where an evaluation keeps its files."""
+
+    path: Path
+
+    @property
+    def settings(self) -> Path:
+        """What was asked."""
+        return self.path / "settings.json"
+
+    @property
+    def items(self) -> Path:
+        """The questions as they were asked, as JSON lines."""
+        return self.path / "items.jsonl"
+
+    @property
+    def results(self) -> Path:
+        """See `Result`."""
+        return self.path / "results.jsonl"
+
+    @property
+    def summary(self) -> Path:
+        """See `Summary`."""
+        return self.path / "summary.json"
+
+    @property
+    def markdown(self) -> Path:
+        """For people."""
+        return self.path / "report.md"
+
+    @property
+    def table(self) -> Path:
+        """For spreadsheets."""
+        return self.path / "results.csv"
+
+    def claim(self, settings: Settings, items: Sequence[Item]) -> Settings:
+        """Make the folder, or check that it belongs to this evaluation.
+
+        Returns:
+            The settings with what earlier runs found out: the engines, and shares.
+
+        Raises:
+            UsageError: something else was asked in it before, or it cannot be written.
+        """
+        made(self.path)
+        before = pinned(self.settings, command="relaygen eval", option="--out")
+        if before is None and self.results.exists():
+            raise UsageError(
+                f"{self.path} has results of unknown origin", hint="name another folder with --out"
+            )
+        if before is not None:
+            other = changed(before, json.loads(json.dumps(asdict(settings))), FREE)
+            if other:
+                words = ", ".join(dict.fromkeys(map(_said, other)))
+                raise UsageError(
+                    f"{self.path} holds an evaluation with another {words}",
+                    hint="ask the same again, or name another folder with --out",
+                )
+            settings = replace(
+                settings, engines=before.get("engines", {}), shares=before.get("shares", {})
+            )
+        self._check_items(items)
+        write(self.items, "".join(f"{json_line(item.to_json())}\n" for item in items))
+        self.update(settings)
+        return settings
+
+    def _check_items(self, items: Sequence[Item]) -> None:
+        """A question that was asked before must be what it was."""
+        before = {str(value.get("id")): value for _, value in lines(self.items)}
+        for item in items:
+            if item.id in before and dict(before[item.id]) != item.to_json():
+                raise UsageError(
+                    f"{self.path} holds an evaluation with another question {item.id!r}",
+                    hint="ask the same again, or name another folder with --out",
+                )
+
+    def update(self, settings: Settings) -> None:
+        """Write the settings down.
+
+        Raises:
+            UsageError: the file cannot be written.
+        """
+        text = json.dumps(asdict(settings), indent=2, ensure_ascii=False)
+        write(self.settings, text + "\n")
+
+
+def _said(key: str) -> str:
+    words = {"profile_sha256": "profile", "sampling": "temperature or other sampling"}
+    return words.get(key, key.replace("_", "-"))

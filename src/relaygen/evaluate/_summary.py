@@ -1,0 +1,343 @@
+"""What the results say: one line for each arm, and paired differences. Pure.
+
+Three figures are never mixed: utilization, milliseconds per token and end-to-end seconds. Times of
+answers that were generated beside others say nothing about one answer, so there are none then.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
+
+from .._results import Usage
+from ..costs import ceiling, measured_costs, pooled
+from ._arms import ANSWER_STAGE
+from ._grade import agree, lexical_similarity
+from ._paired import Paired, Ratio, paired, ratio, shares_of, usages_of
+from ._results import Result, settled
+from ._statistics import share_interval, wilson
+
+if TYPE_CHECKING:
+    from .._mathematics import Mathematics
+    from ._arms import Arm
+    from ._questions import Item, Kind
+
+    Same = Callable[[str, str, Kind], bool | None]
+
+FEW = 30
+"""Questions below which an interval should not be relied on."""
+
+
+@dataclass(frozen=True, slots=True)
+class ArmSummary:
+    """One arm over all its answers.
+
+    Of the arm ``answer-stage``, which writes a part of an answer, there is neither utilization nor
+    time.
+
+    Attributes:
+        name: the arm's.
+        asked: questions times runs.
+        answers: how many of those there are.
+        n: questions with an answer.
+        errors: of the asked, those that failed.
+        graded: answers to questions with a gold answer.
+        correct: how many of those are right.
+        accuracy: the mean over questions of their runs' share of right answers, 0 to 1.
+        low, high: its 95 % interval over questions: Wilson's where each is right or wrong, a
+            bootstrap where runs differ.
+        agreement: the share of answers, to questions without a gold answer, that agree with the
+            large model's; None where that cannot be said.
+        similarity: the mean lexical similarity of the same answers to the large model's.
+        utilization: the large model's share of all tokens kept, 0 to 1.
+        small_share: the small model's.
+        handoffs: changes of role.
+        tokens: kept, inserted ones included.
+        discarded: received and not kept.
+        acceptance: of the tokens that speculative decoding guessed, the share that was right; None
+            where nothing was guessed, or no engine tells.
+        finishes: how the answers ended, and how many did.
+        at_once: the most answers at the same time; above 1 the following are None.
+        ms_per_token: the median over answers of wall milliseconds per token.
+        seconds: the median of wall seconds.
+        first_answer_seconds: the median time to the first text of the answer.
+        speedup: ms per token of the arm ``large`` over this arm's, both medians.
+        ceiling: the speed-up if hand-offs cost nothing, from this arm's measured costs.
+        reached: `speedup` over `ceiling`.
+    """
+
+    name: str
+    asked: int
+    answers: int
+    n: int
+    errors: int
+    graded: int
+    correct: int
+    accuracy: float | None
+    low: float | None
+    high: float | None
+    agreement: float | None
+    similarity: float | None
+    utilization: float | None
+    small_share: float | None
+    handoffs: int
+    tokens: int
+    discarded: int
+    acceptance: float | None
+    finishes: Mapping[str, int]
+    at_once: int
+    ms_per_token: float | None
+    seconds: float | None
+    first_answer_seconds: float | None
+    speedup: float | None
+    ceiling: float | None
+    reached: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """The answer stage: the same thinking, and an answer of each model.
+
+    Attributes:
+        n: thinkings of the large model behind which both answered.
+        agree: in how many the answers are the same.
+        large_correct, small_correct: in how many each is right; None without gold answers.
+    """
+
+    n: int
+    agree: int
+    large_correct: int | None
+    small_correct: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """Everything that is reported.
+
+    Attributes:
+        questions: how many were asked.
+        runs: answers that each arm gives to each question.
+        complete: whether every one is there.
+        arms: in the order they were asked for.
+        paired: every arm against ``large`` and against the arms ``random``.
+        ratios: of every arm against ``large``, where answers were generated one at a time.
+        answer_stage: where the arm ``answer-stage`` was asked for.
+    """
+
+    questions: int
+    runs: int
+    complete: bool
+    arms: tuple[ArmSummary, ...]
+    paired: tuple[Paired, ...]
+    ratios: tuple[Ratio, ...]
+    answer_stage: Agreement | None = None
+
+
+def summarize(
+    items: Sequence[Item],
+    results: Iterable[Result],
+    arms: Sequence[Arm],
+    *,
+    runs: int = 1,
+    devices: int = 1,
+    mathematics: Mathematics | None = None,
+) -> Summary:
+    """Summarize the results of these items, arms and runs; others do not count.
+
+    Args:
+        items: that were asked.
+        results: in any order.
+        arms: that were asked.
+        runs: that were asked.
+        devices: 1 where both models compute on one, else 2; for the ceiling.
+        mathematics: see `grade`; answers without a gold one are compared by it.
+
+    Raises:
+        MissingExtraError: math-verify is needed to compare answers without gold.
+    """
+    known = {item.id: item for item in items}
+    by_arm: dict[str, list[Result]] = {arm.name: [] for arm in arms}
+    for result in settled(results).values():
+        if result.item in known and result.run < runs and result.arm in by_arm:
+            by_arm[result.arm].append(result)
+    place = {item.id: number for number, item in enumerate(items)}
+    for found in by_arm.values():
+        found.sort(key=lambda result: (place[result.item], result.run))
+    good = {name: [one for one in found if one.error is None] for name, found in by_arm.items()}
+    large = next((arm.name for arm in arms if arm.name == "large"), None)
+    base = good[large] if large else []
+    same = partial(agree, mathematics=mathematics)
+    told = tuple(
+        _arm(
+            arm,
+            by_arm[arm.name],
+            base,
+            known,
+            same,
+            asked=len(items) * runs,
+            devices=devices,
+        )
+        for arm in arms
+    )
+    whole = [arm for arm in arms if arm.policy != ANSWER_STAGE]
+    against = [arm.name for arm in whole if arm.name == "large"]
+    against += [arm.name for arm in whole if arm.base == "random"]
+    pairs = [(arm.name, other) for other in against for arm in whole if arm.name != other]
+    return Summary(
+        len(items),
+        runs,
+        all(arm.answers == arm.asked for arm in told),
+        told,
+        tuple(filter(None, (paired(a, b, good[a], good[b]) for a, b in pairs))),
+        tuple(filter(None, (ratio(a, b, good[a], good[b]) for a, b in pairs if b == large))),
+        _agreement(arms, good, base, known, same),
+    )
+
+
+def _arm(
+    arm: Arm,
+    found: Sequence[Result],
+    base: Sequence[Result],
+    items: Mapping[str, Item],
+    same: Same,
+    *,
+    asked: int,
+    devices: int,
+) -> ArmSummary:
+    good = [result for result in found if result.error is None]
+    usages = usages_of(good)
+    total = pooled(usages)
+    by_question = list(shares_of(good).values())
+    low, high = _accuracy_interval(by_question)
+    agreement, similarity = _beside_large(good, base, items, same)
+    at_once = max((result.at_once for result in good), default=1)
+    whole = arm.policy != ANSWER_STAGE  # else it is a part of an answer
+    timed = at_once == 1 and whole
+    pace = _median(usage.ms_per_token for usage in usages) if timed else None
+    reference = _pace(base)
+    speedup = reference / pace if reference and pace else None
+    used = total.utilization if whole else None
+    costs = measured_costs(total) if timed else None
+    best = ceiling(costs, used, devices=devices) if costs and used is not None else None
+    return ArmSummary(
+        name=arm.name,
+        asked=asked,
+        answers=len(good),
+        n=len({result.item for result in good}),
+        errors=len(found) - len(good),
+        graded=sum(result.correct is not None for result in good),
+        correct=sum(result.correct is True for result in good),
+        accuracy=statistics.fmean(by_question) if by_question else None,
+        low=low,
+        high=high,
+        agreement=agreement,
+        similarity=similarity,
+        utilization=used,
+        small_share=None if used is None else 1.0 - used,
+        handoffs=total.handoffs,
+        tokens=total.completion_tokens,
+        discarded=total.discarded_tokens,
+        acceptance=_acceptance(total),
+        finishes=dict(Counter(str(result.finish) for result in good)),
+        at_once=at_once,
+        ms_per_token=pace,
+        seconds=_median(usage.seconds for usage in usages) if timed else None,
+        first_answer_seconds=_median(each.first_answer_seconds for each in usages)
+        if timed
+        else None,
+        speedup=speedup,
+        ceiling=best,
+        reached=speedup / best if speedup and best else None,
+    )
+
+
+def _acceptance(usage: Usage) -> float | None:
+    drafted = (usage.large.drafted or 0) + (usage.small.drafted or 0)
+    return (
+        ((usage.large.accepted or 0) + (usage.small.accepted or 0)) / drafted if drafted else None
+    )
+
+
+def _median(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return statistics.median(known) if known else None
+
+
+def _pace(results: Sequence[Result]) -> float | None:
+    """The median ms per token; None where answers were generated beside others."""
+    if any(result.at_once > 1 for result in results):
+        return None
+    return _median(usage.ms_per_token for usage in usages_of(results))
+
+
+def _accuracy_interval(shares: Sequence[float]) -> tuple[float | None, float | None]:
+    if not shares:
+        return None, None
+    if all(share in (0.0, 1.0) for share in shares):
+        return wilson(sum(share == 1.0 for share in shares), len(shares))
+    return share_interval(shares)
+
+
+def _beside_large(
+    results: Sequence[Result], base: Sequence[Result], items: Mapping[str, Item], same: Same
+) -> tuple[float | None, float | None]:
+    """Agreement and lexical similarity with the large model's answers, where there is no gold."""
+    large = {(result.item, result.run): result.answer for result in base}
+    pairs = [
+        (large[result.item, result.run], result.answer, items[result.item].kind)
+        for result in results
+        if result.correct is None and (result.item, result.run) in large
+    ]
+    if not pairs:
+        return None, None
+    said = [each for each in (same(*pair) for pair in pairs) if each is not None]
+    alike = statistics.fmean(lexical_similarity(one, two) for one, two, _ in pairs)
+    return statistics.fmean(said) if said else None, alike
+
+
+def _agreement(
+    arms: Sequence[Arm],
+    good: Mapping[str, Sequence[Result]],
+    base: Sequence[Result],
+    items: Mapping[str, Item],
+    same: Same,
+) -> Agreement | None:
+    stage = next((arm.name for arm in arms if arm.policy == ANSWER_STAGE), None)
+    if stage is None:
+        return None
+    large = {(result.item, result.run): result for result in base}
+    pairs = [
+        (large[result.item, result.run], result)
+        for result in good[stage]
+        if result.usage is not None and (result.item, result.run) in large
+    ]
+    said = [same(one.answer, two.answer, items[two.item].kind) for one, two in pairs]
+    graded = [pair for pair in pairs if pair[1].correct is not None]
+
+    def right(which: Callable[[tuple[Result, Result]], Result]) -> int | None:
+        return sum(which(pair).correct is True for pair in graded) if graded else None
+
+    return Agreement(
+        len(pairs),
+        sum(each is True for each in said),
+        right(lambda pair: pair[0]),
+        right(lambda pair: pair[1]),
+    )
+
+
+def summary_dict(summary: Summary) -> dict[str, Any]:
+    """As plain data for JSON; what is no number is None."""
+    return cast("dict[str, Any]", _plain(asdict(summary)))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    return [_plain(item) for item in value] if isinstance(value, tuple | list) else value
