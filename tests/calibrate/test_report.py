@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relaygen.calibrate import Scores, Sentence, Trace, sentences
+from relaygen.calibrate import Firing, Scores, Sentence, Trace, sentences
 from relaygen.calibrate._check import Check, LevelCheck, Speed
 from relaygen.calibrate._effects import Observed
 from relaygen.calibrate._examples import delegations, examples, shade, visible
@@ -388,3 +388,12 @@ def test_figures_for_people() -> None:
 def test_sentences_without_firings_delegate_nothing() -> None:
     seen = one("Thus a.")
     assert delegations(replace(seen, sentences=(Sentence(0, 3, ()),)), ("Thus",)) == ()
+
+
+def test_a_cue_that_fires_again_behind_the_longest_segment_is_told_twice() -> None:
+    seen = one("Thus a b c d e f g.")
+    again = Sentence(
+        0, 9, (Firing("Thus", 0, 1, 3, True),), repeats=(Firing("Thus", 5, 6, 9, True),)
+    )
+    told = delegations(replace(seen, sentences=(again,)), ("Thus",))
+    assert told == ((1, 3, "Thus"), (6, 9, "Thus"))

@@ -60,12 +60,12 @@ def delegations(one: Observed, cues: Collection[str]) -> tuple[tuple[int, int, s
     from ._effects import Table
     from ._predict import delegated
 
+    table = Table(one)
     fired: dict[int, str] = {}
-    for sentence in one.sentences:
-        for firing in sentence.firings:
-            if firing.name in cues and len(firing.name) > len(fired.get(firing.token, "")):
-                fired[firing.token] = firing.name
-    return tuple((run.first, run.end, fired[run.token]) for run in delegated(Table(one), cues))
+    for firing in table.firings:  # of those at one token the longest comes first
+        if firing.name in cues:
+            fired.setdefault(firing.token, firing.name)
+    return tuple((run.first, run.end, fired[run.token]) for run in delegated(table, cues))
 
 
 def examples(
