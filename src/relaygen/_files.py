@@ -93,7 +93,7 @@ def _drop_unfinished(file: Any) -> None:
     file.truncate(file.read().rfind(b"\n") + 1)
 
 
-def write(path: Path, text: str) -> None:
+def write(path: Path, content: str | bytes) -> None:
     """Replace a file at once: whoever reads it sees the old one or the new one.
 
     Raises:
@@ -101,7 +101,7 @@ def write(path: Path, text: str) -> None:
     """
     beside = path.with_name(f".{path.name}.tmp")  # what a killed run left is written over
     try:
-        beside.write_text(text, "utf-8", newline="\n")
+        beside.write_bytes(content.encode("utf-8") if isinstance(content, str) else content)
         os.replace(beside, path)
     except OSError as error:
         beside.unlink(missing_ok=True)

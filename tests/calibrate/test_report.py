@@ -5,34 +5,26 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import replace
-from html.parser import HTMLParser
 from itertools import pairwise
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from relaygen._page import grouped, percent, probability, signed
 from relaygen.calibrate import Firing, Scores, Sentence, Trace, sentences
 from relaygen.calibrate._check import Check, LevelCheck, Speed
 from relaygen.calibrate._effects import Observed
 from relaygen.calibrate._examples import delegations, examples, shade, visible
 from relaygen.calibrate._figures import MOST_ROWS, ROW, compared, curve, forest, ticks
-from relaygen.calibrate._outcome import Calibration, CueResult, Level, Point
-from relaygen.calibrate._report import (
-    Subject,
-    comparison,
-    grouped,
-    percent,
-    probability,
-    reason,
-    render,
-    signed,
-)
+from relaygen.calibrate._outcome import Calibration, CueResult, Level, Point, Steered
+from relaygen.calibrate._report import Subject, comparison, reason, render
 from relaygen.calibrate._select import calibrate
 from relaygen.costs import Costs
 from relaygen.engines.scripted import ScriptedTokenizer
 from relaygen.profiles import load
 
+from ..pages import read
 from .synthetic import EASY, PLAIN, observed
 
 NAN = math.nan
@@ -64,48 +56,6 @@ def subject() -> Subject:
 @pytest.fixture(scope="module")
 def html(subject: Subject) -> str:
     return render(subject)
-
-
-class Checked(HTMLParser):
-    """Every tag is closed, and nothing is fetched from anywhere."""
-
-    VOID = ("meta", "br")
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.ids: list[str] = []
-        self.words: list[str] = []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        assert tag not in ("link", "img", "iframe", "base", "object", "embed")
-        for name, value in attrs:
-            assert name not in ("src", "href", "srcset", "action", "onload", "onclick")
-            assert "url(" not in (value or "")
-        if tag not in self.VOID:
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        assert tag in ("line", "circle", "rect", "path")  # only SVG closes itself
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        if "style" not in self.open and "script" not in self.open:
-            self.words.append(data)
-
-    @property
-    def text(self) -> str:
-        return " ".join(" ".join(self.words).split())
-
-
-def read(page: str) -> str:
-    checked = Checked()
-    checked.feed(page)
-    checked.close()
-    assert checked.open == []
-    return checked.text
 
 
 def test_it_is_one_well_formed_file_without_requests(html: str) -> None:
@@ -217,6 +167,26 @@ def test_predicted_and_measured_are_drawn_to_scale() -> None:
         assert one.at - tick.at == pytest.approx(scale * (0.782 - value), abs=0.3)
     assert one.y < two.y < made.bottom < made.height
     assert compared([]) is None
+
+
+def test_both_policies_of_a_level_stand_side_by_side(subject: Subject) -> None:
+    careful = Level("careful", ("Thus",), 0.81, 20.5, 0.91, False, agreement=0.885)
+    own = Steered(("Thus", "So"), 0.8, 0.3, 0.7012, 31.5, 0.93, 0.942, True)
+    best = Steered(("Thus",), 1.01, 0.0, 0.6612, 12.5, 0.94, NAN, False)
+    fast = Level(
+        "fast", ("Thus", "So"), 0.62, 40.5, 0.87, True, target=0.7, agreement=0.83, own=own,
+        best=best,
+    )  # fmt: skip
+    result = replace(subject.calibration, levels=(careful, fast))
+    page = render(replace(subject, calibration=result))
+    text = read(page.partition('<table class="levels">')[2].partition("</table>")[0])
+    assert text.partition("cues ")[2] == (
+        "careful relay 81.0 % 20.5 0.91 88.5 % Thus "
+        "fast relay unproven 62.0 % misses 70 % 40.5 0.87 83.0 % Thus So "
+        "margin unproven 70.1 % 31.5 0.93 94.2 % 0.80, 0.30 "
+        "margin 66.1 % 12.5 0.94 – 1.01, 0.00 those of careful"
+    )
+    assert "Effects are relative to other sentences of the same traces" in read(page)
 
 
 def test_it_can_be_made_of_next_to_nothing(subject: Subject) -> None:

@@ -55,13 +55,13 @@ def test_one_command_compares_the_usual_arms(stage: Stage, tmp_path: Path) -> No
     assert row(result, "small", "5").split()[1:5] == ["5", "3", "of", "5"]
     assert "not decided at n = 5" in row(result, "relay", "large", "not")
     assert row(result, "relay", "random", "not")
-    assert result.stdout.splitlines()[-1].split() == ["report", "out/report.md"]
+    assert result.stdout.splitlines()[-1].split() == ["report", "out/report.html"]
     assert "answering: 20 of 20" in result.stderr
     assert "random delegates " in result.stderr
     assert "\x1b" not in result.output
     assert {one.name for one in (tmp_path / "out").iterdir()} >= {
         *("settings.json", "items.jsonl", "results.jsonl"),
-        *("summary.json", "report.md", "results.csv"),
+        *("summary.json", "report.html", "report.md", "results.csv", "plots"),
     }
     assert [(pair.large, pair.spec, pair.parallel) for pair in stage.asked] == [(None, None, 1)]
 
@@ -78,10 +78,10 @@ def test_steps_alone(stage: Stage, tmp_path: Path) -> None:
     ask = (*ASK, "--arms", "large,small", "--n", "3")
     result = call(*ask, "--step", "run")
     assert (result.exit_code, result.stdout) == (0, "")
-    assert not (tmp_path / "out" / "report.md").exists()
+    assert not (tmp_path / "out" / "report.html").exists()
     result = call(*ask, "--step", "report")
     assert result.exit_code == 0
-    assert (tmp_path / "out" / "report.md").exists()
+    assert (tmp_path / "out" / "report.html").exists()
     assert len(stage.asked) == 1  # the second needs no engine
 
 

@@ -133,8 +133,16 @@ def test_the_files_of_a_whole_evaluation(done: Evaluation) -> None:
     names = {one.name for one in done.folder.path.iterdir()}
     assert names == {
         *("settings.json", "items.jsonl", "results.jsonl"),
-        *("summary.json", "report.md", "results.csv"),
+        *("summary.json", "report.html", "report.md", "results.csv", "plots"),
     }
+    assert {one.name for one in done.folder.plots.iterdir()} == {
+        f"{name}.{ending}"
+        for name in ("latency", "speedup", "outcomes", "pairs")
+        for ending in ("svg", "png")
+    }
+    html = done.folder.page.read_text("utf-8")
+    assert html.count('<details class="q card"') == 24
+    assert "small model at the cue “Thus”" in html
     page = done.folder.markdown.read_text("utf-8")
     assert "- share of random: " in page
     assert "scripted (scripted)" in page

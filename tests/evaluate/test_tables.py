@@ -57,7 +57,7 @@ def test_remarks_say_why_there_are_no_times_and_what_was_cut() -> None:
     told = remarks(summarize(items(1), results, ARMS))
     assert "no times: answers were generated beside each other" in told
     assert "answers cut at the token limit: large 1" in told
-    assert any("3 answers are missing, 1 of them failed" in remark for remark in told)
+    assert any("3 answers are missing; 1 failed" in remark for remark in told)
 
 
 def test_verdicts_stand_beside_their_intervals() -> None:

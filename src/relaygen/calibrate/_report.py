@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib import resources
 from typing import TYPE_CHECKING, Any
 
-from .._errors import MissingExtraError
+from .._page import page
 from ._examples import examples
 from ._figures import WIDTH, compared, curve, forest
 
@@ -52,19 +51,7 @@ def render(subject: Subject) -> str:
     Raises:
         MissingExtraError: jinja2 is not installed.
     """
-    try:
-        import jinja2
-    except ImportError:
-        raise MissingExtraError("jinja2", extra="calibrate") from None
-    environment = jinja2.Environment(
-        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    environment.filters.update(
-        percent=percent, number=number, signed=signed, grouped=grouped, probability=probability
-    )
-    folder = resources.files("relaygen.calibrate") / "templates"
-    template = environment.from_string((folder / "report.html.j2").read_text("utf-8"))
-    return template.render(**_context(subject))
+    return page("relaygen.calibrate", extra="calibrate", **_context(subject))
 
 
 def _context(subject: Subject) -> dict[str, Any]:
@@ -157,33 +144,3 @@ def comparison(cues: Sequence[CueResult]) -> tuple[Compared, ...]:
         return (not (row.ours is not None and row.ours.selected), -sum(row.paper), row.name)
 
     return tuple(sorted(rows, key=order))
-
-
-def percent(value: float, digits: int = 0) -> str:
-    """A share as a percentage."""
-    return f"{100.0 * value:.{digits}f} %" if math.isfinite(value) else "–"
-
-
-def number(value: float, digits: int = 2) -> str:
-    """A plain number."""
-    return f"{value:.{digits}f}" if math.isfinite(value) else "–"
-
-
-def signed(value: float, digits: int = 3) -> str:
-    """A difference, with its sign."""
-    if not math.isfinite(value):
-        return "–"
-    text = f"{value:+.{digits}f}".replace("-", "−")
-    return text if any(char in text for char in "123456789") else text[1:]
-
-
-def probability(value: float) -> str:
-    """A p-value; very small ones are bounds."""
-    if not math.isfinite(value):
-        return "–"
-    return "< 0.001" if value < 0.001 else f"{value:.3f}"
-
-
-def grouped(value: int) -> str:
-    """A whole number with its thousands apart (narrow no-break spaces)."""
-    return f"{value:,}".replace(",", "\N{NARROW NO-BREAK SPACE}")

@@ -256,7 +256,7 @@ def evaluate(asked: Asked) -> None:
     """
     from relaygen._files import lock
 
-    require("filelock", "numpy", "scipy", extra="eval")
+    require("filelock", "jinja2", "matplotlib", "numpy", "scipy", extra="eval")
     job = asked.job()
     with lock(asked.out):
         job.claim()
@@ -322,7 +322,7 @@ def _show(job: Evaluation) -> None:
 
     summary = job.report()
     show_summary(summary)
-    click.echo(f"report   {job.folder.markdown}")
+    click.echo(f"report   {job.folder.page}")
     failed = sum(arm.errors for arm in summary.arms)
     if failed:
         raise EngineError(f"{failed} answers failed: see {job.folder.results}", hint=AGAIN)

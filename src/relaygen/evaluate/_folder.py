@@ -96,8 +96,18 @@ class Folder:
         return self.path / "summary.json"
 
     @property
+    def page(self) -> Path:
+        """For people; it needs no other file."""
+        return self.path / "report.html"
+
+    @property
+    def plots(self) -> Path:
+        """Of the page, as files: SVG and PNG."""
+        return self.path / "plots"
+
+    @property
     def markdown(self) -> Path:
-        """For people."""
+        """For people, without texts."""
         return self.path / "report.md"
 
     @property

@@ -13,7 +13,7 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
 from .._errors import UsageError
-from .._files import write
+from .._files import made, write
 from .._jsonable import usage_from
 from .._mathematics import Mathematics
 from .._profile import Profile
@@ -25,12 +25,15 @@ from ..costs import pooled
 from ._arms import ANSWER_STAGE, Arm, source
 from ._asking import Asking, Decoding, schedule
 from ._folder import Folder, Settings
+from ._plots import plots
+from ._report import Subject, render
 from ._results import Result, read, settled
 from ._summary import Summary, summarize, summary_dict
 from ._tables import markdown, results_csv
 
 if TYPE_CHECKING:
     from .._api import Relay
+    from ._drawing import Plot
     from ._questions import Item
 
 
@@ -196,21 +199,33 @@ class Evaluation:
             )
 
     def report(self) -> Summary:
-        """Write the summary as JSON and Markdown, and the results as CSV.
+        """Write the page with its plots, the summary as JSON and Markdown, and the results as CSV.
 
         Raises:
             UsageError: as `results`, or a file cannot be written.
             MissingExtraError: a library is not installed.
         """
-        summary = self.summary()
+        summary, devices = self.summary(), self.settings.devices
         found = settled(self.results())
         asked = schedule(self.items, self.settings.runs, self.arms)
         told = {"settings": asdict(self.settings), "version": __version__, **summary_dict(summary)}
         write(self.folder.summary, json.dumps(told, indent=1, ensure_ascii=False) + "\n")
         write(self.folder.markdown, markdown(summary, self.facts))
         rows = [found[unit.key] for unit in asked if unit.key in found]
+        drawn = plots(summary, [row for row in rows if row.error is None], devices=devices)
+        self._write_plots(drawn)
+        subject = Subject(summary, self.items, rows, drawn, self.facts)
+        write(self.folder.page, render(subject))
         write(self.folder.table, results_csv(sorted(rows, key=lambda row: row.order)))
         return summary
+
+    def _write_plots(self, drawn: Iterable[Plot]) -> None:
+        """As files; those of an earlier report that can no longer be drawn go."""
+        made(self.folder.plots)
+        for plot in drawn:
+            for ending, content in (("svg", plot.svg), ("png", plot.png)):
+                path = self.folder.plots / f"{plot.name}.{ending}"
+                write(path, content) if content else path.unlink(missing_ok=True)
 
     @property
     def facts(self) -> list[tuple[str, str]]:

@@ -13,7 +13,8 @@ from ._results import Result
 from ._statistics import mean_interval, median_interval
 
 NO_WORSE, WORSE = "no worse than 2 points shown", "worse"
-_MARGIN = 2.0  # points that may be lost
+MARGIN = 2.0
+"""Points of accuracy that may be lost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +62,7 @@ class Ratio:
 
 def verdict(low: float, high: float, n: int) -> str:
     """In fixed words, of a difference's 95 % interval in points over `n` questions."""
-    if low > -_MARGIN:
+    if low > -MARGIN:
         return NO_WORSE
     return WORSE if high < 0.0 else f"not decided at n = {n}"
 
@@ -91,11 +92,16 @@ def paired(
 def ratio(arm: str, against: str, ours: Sequence[Result], theirs: Sequence[Result]) -> Ratio | None:
     if any(result.at_once > 1 for result in (*ours, *theirs)):
         return None
-    first, second = _paces(ours), _paces(theirs)
-    ratios = [second[item] / first[item] for item in first if item in second and first[item]]
+    ratios = ratios_of(ours, theirs)
     if not ratios:
         return None
     return Ratio(arm, against, len(ratios), statistics.median(ratios), *median_interval(ratios))
+
+
+def ratios_of(ours: Iterable[Result], theirs: Iterable[Result]) -> list[float]:
+    """By question that both answered, ms per token of `theirs` over that of `ours`."""
+    first, second = _paces(ours), _paces(theirs)
+    return [second[item] / first[item] for item in first if item in second and first[item]]
 
 
 def _paces(results: Iterable[Result]) -> dict[str, float]:

@@ -148,8 +148,9 @@ def remarks(summary: Summary) -> tuple[str, ...]:
     if not summary.complete:
         missing = sum(arm.asked - arm.answers for arm in summary.arms)
         failed = sum(arm.errors for arm in summary.arms)
-        why = f", {failed} of them failed" if failed else ""
-        told.append(f"not complete: {missing} answers are missing{why}")
+        why = f"; {failed} failed" if failed else ""
+        what = "answer is" if missing == 1 else "answers are"
+        told.append(f"not complete: {missing} {what} missing{why}")
     if any(arm.at_once > 1 for arm in summary.arms):
         told.append("no times: answers were generated beside each other")
     if summary.paired and min(pair.n for pair in summary.paired) < FEW:
