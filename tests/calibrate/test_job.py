@@ -19,7 +19,7 @@ from relaygen._progress import Step
 from relaygen.calibrate import Scores, Trace
 from relaygen.calibrate._folder import FREE, Folder, Settings
 from relaygen.calibrate._job import rule
-from relaygen.calibrate._outcome import Calibration, CueResult, Held, Level, Point, Rule
+from relaygen.calibrate._outcome import Calibration, CueResult, Held, Level, Point, Rule, Steered
 from relaygen.calibrate._records import read
 from relaygen.calibrate._traces import Question
 from relaygen.engines.detect import DetectedEngine
@@ -311,13 +311,15 @@ def test_bad_rules(tmp_path: Path, text: str) -> None:
 def test_a_selection_survives_its_file(tmp_path: Path) -> None:
     nan = math.nan
     known = CueResult("a", 1, 1, 5, 0.1, 0.9, nan, nan, nan, nan, nan, nan, nan, False, True)
+    steered = Steered(("a",), 1.01, 0.25, 0.8, 2.0, 0.9, nan, False)
+    careful = Level("careful", ("a",), 0.9, 1.0, 0.9, True)
     made = Calibration(
         cues=(known,),
         overall=0.5,
         rule="paper",
         unproven=True,
         more_traces=None,
-        levels=(Level("careful", ("a",), 0.9, 1.0, 0.9, True),),
+        levels=(careful, replace(careful, name="fast", target=0.5, own=steered, best=steered)),
         curve=(Point(0.9, nan, ("a",)),),
         held_out=Held((("a",), ()), 4, 0.1, 0.0, 0.2, 0.9, 0.8),
         seed=3,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from hypothesis import given, settings
@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from relaygen import ProfileError, Thinking
 from relaygen._profile import Evidence, Profile, ProfileLevel, Provenance
 from relaygen._types import Sampling
-from relaygen.calibrate._outcome import Calibration, CueResult, Level
+from relaygen.calibrate._outcome import Calibration, CueResult, Level, Steered
 from relaygen.calibrate._profile_toml import calibrated, dumps, evidence, rule_text
 from relaygen.profiles import load, make_policy, names, parse, problems
 
@@ -179,6 +179,39 @@ def test_the_profile_of_a_calibration_works_at_once(tmp_path: Path) -> None:
     assert provenance.cues["Thus"] == Evidence(30, 12, 0.0512, 0.9, 0.8, 0.1, 0.05, 0.15, 0.01)
     assert '"Thus"' in path.read_text("utf-8")
     assert "\n[provenance.cues]\nThus = { count = 30, traces = 12," in path.read_text("utf-8")
+
+
+def steered(cues: tuple[str, ...], stay: float, **more: Any) -> Steered:
+    made = Steered(cues, stay, 0.25, 0.55559, 30.0, 0.9, 0.95, True)
+    return replace(made, **more)
+
+
+def test_thresholds_are_of_the_levels_cues_or_the_level_is_of_the_margin_policys(
+    tmp_path: Path,
+) -> None:
+    result = calibration(cue("Thus"))
+    careful, balanced = result.levels
+    own = steered(balanced.cues, 0.75)
+    other = steered(careful.cues, 1.01, utilization=0.71234, unproven=False)
+    levels = (careful, replace(balanced, own=own, best=other))
+    result = replace(result, levels=levels)
+    cases: list[tuple[Literal["relay", "margin"], ProfileLevel]] = [
+        ("relay", ProfileLevel(("Thus", "So"), "relay", 0.75, 0.25, 0.7, unproven=True)),
+        ("margin", ProfileLevel(("Thus",), "margin", 1.01, 0.25, 0.7123)),
+    ]
+    for policy, level in cases:
+        made = calibrated(load("embedded"), result, name="x", policy=policy, **ABOUT)
+        (tmp_path / "x.toml").write_text(dumps(made), "utf-8")
+        loaded = load(tmp_path / "x.toml")
+        assert loaded.levels["balanced"] == level
+        assert make_policy("relay", loaded.at("balanced")).name == policy
+        assert loaded.levels["careful"].policy == "relay"  # it has no thresholds
+    assert (
+        make_policy(
+            "margin", calibrated(load("embedded"), result, name="x", **ABOUT).at("balanced")
+        ).name
+        == "margin"
+    )
 
 
 def test_a_marker_that_became_a_cue_is_no_marker_any_more() -> None:

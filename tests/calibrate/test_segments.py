@@ -111,6 +111,14 @@ def test_the_limit_is_the_loops() -> None:
     assert len(rest) == 1  # it fires again behind the limit
 
 
+def test_what_fires_inside_its_own_segment_is_kept_apart() -> None:
+    first, second = sentences(trace("So we so Thus So. So we."), ("So", "Thus"), None)
+    assert [(f.name, f.token) for f in first.firings] == [("So", 0), ("Thus", 3)]
+    assert [(f.name, f.token, f.end) for f in first.repeats] == [("So", 4, 6)]
+    assert [f.name for f in second.firings] == ["So"]
+    assert second.repeats == ()
+
+
 def test_an_empty_candidate_is_refused() -> None:
     with pytest.raises(UsageError):
         sentences(trace("a"), ("So", " "), None)

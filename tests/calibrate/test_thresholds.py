@@ -85,6 +85,7 @@ def played(
 @example("So a.\n" * 8, [0.9, 0.9, 0.9, 0.1], (NEVER, 0.3))  # a line break is no sentence
 @example("So a.\n" * 8, [0.9, 0.1, 0.9, 0.9], (NEVER, 0.3))
 @example("So a so So b.", [0.9, 0.9, 0.1], (NEVER, 0.3))  # it fires again
+@example("So 😀 😀", [0.9, 0.9, 0.9, 0.9, 0.1], (NEVER, 0.3))  # nothing of the character stays
 def test_the_hand_offs_are_those_of_the_policy(
     text: str, margins: list[float | None], pair: tuple[float, float]
 ) -> None:
@@ -189,6 +190,7 @@ def test_a_token_without_a_margin_neither_goes_on_nor_hands_back() -> None:
         ([], [None, 0.9]),
     )
     assert small(0.5, 0.5, *parts) == [(1, 3)]
+    assert small(0.5, 0.5, parts[0], ([], [SURE, SURE]), *parts[1:]) == [(1, 5)]
 
 
 def test_a_weak_region_is_cut_and_its_cue_fires_again_behind_it() -> None:
@@ -269,6 +271,14 @@ def test_thresholds_reach_a_target_by_hand() -> None:
     assert far[0.0].thresholds.stay == 0.9
     assert far[0.0].utilization == pytest.approx(0.1)
     assert far[0.0].agreement == pytest.approx(5 / 9)
+
+
+def test_no_sentence_is_begun_whose_first_token_would_be_handed_back() -> None:
+    """Openings of 0.5 are almost all there are; handing back below 0.9 none of them goes on."""
+    parts: list[tuple[list[Cue], list[float | None]]] = [([("So", 0)], [0.5, 0.9, 0.9])] * 12
+    made = tables([observe(*parts, ([], [0.95] * 3))])
+    options = Grid(made, ends(made), ("So",)).options(12 / 39)
+    assert {each.thresholds for each in options} == {(NEVER, 0.0), (NEVER, 0.9)}
 
 
 def option(utilization: float, agreement: float | None, margin: float | None) -> Option:

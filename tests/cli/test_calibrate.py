@@ -150,7 +150,7 @@ def test_a_missing_extra_is_said_before_the_work(
 
     found = importlib.util.find_spec
     monkeypatch.setattr(
-        "importlib.util.find_spec", lambda name: None if name == "scipy" else found(name)
+        "relaygen.cli._extras.find_spec", lambda name: None if name == "scipy" else found(name)
     )
     result = call(*ASK)
     assert result.exit_code == 3

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 
 from relaygen import UsageError
-from relaygen.text.cues import CueSet, wordlike
+from relaygen.text.cues import CueSet, bare, wordlike
 from relaygen.text.reader import Reader
 from relaygen.text.scanner import Scanner
 
@@ -172,6 +172,23 @@ def test_wordlike(char: str) -> None:
 @pytest.mark.parametrize("char", ["", " ", ",", "=", "_", "'", "好", "の", "ไ", "😀", "\n"])
 def test_not_wordlike(char: str) -> None:
     assert not wordlike(char)
+
+
+@pytest.mark.parametrize(
+    ("opening", "cue", "expected"),
+    [
+        ("So", "So", True),
+        ("\n\n- **So", "So,", True),
+        (" short", "in short", True),
+        ("We see. So", "So", False),
+        ("Let’s SEE", "let's see", True),
+        ("- ", "So", False),
+        ("-", "-", True),
+        ("=", "=", True),
+    ],
+)
+def test_a_segment_of_nothing_but_its_cue_is_bare(opening: str, cue: str, expected: bool) -> None:
+    assert bare(opening, cue) == expected
 
 
 def test_anywhere_is_for_markers() -> None:

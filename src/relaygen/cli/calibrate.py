@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from relaygen._errors import MissingExtraError, UsageError
+from relaygen._errors import UsageError
 from relaygen.cli import _options
+from relaygen.cli._extras import require
 from relaygen.cli._help import GroupedCommand, Number, collecting, option
 from relaygen.cli._options import EMBEDDED, MODELS, PAIR, PairOptions
 from relaygen.models import EMBEDDED_LARGE, EMBEDDED_SMALL
@@ -319,9 +320,9 @@ def calibrate(asked: Asked) -> None:
     job = asked.job()
     wanted = STEPS if asked.step is None else (asked.step,)
     steps = tuple(step for step in wanted if asked.check or step != "check")
-    _require("filelock")
+    require("filelock", extra="calibrate")
     if {"select", "check", "report"} & set(steps):
-        _require("numpy", "scipy", "jinja2")
+        require("numpy", "scipy", "jinja2", extra="calibrate")
     local = _local_scorer(asked) if "score" in steps else None
     with job.working():
         try:
@@ -364,19 +365,6 @@ def _run(asked: Asked, job: Job, steps: tuple[str, ...], local: TransformersScor
         click.echo(f"report   {report}")
     if "select" in steps:
         click.echo(f"next     {job.command}")
-
-
-def _require(*packages: str) -> None:
-    """Say what is missing before an hour of work and not after it.
-
-    Raises:
-        MissingExtraError: a package of the extra is not installed.
-    """
-    from importlib.util import find_spec
-
-    for package in packages:
-        if find_spec(package) is None:
-            raise MissingExtraError(package, extra="calibrate")
 
 
 def _run_engines(
