@@ -179,6 +179,16 @@ def test_both_engines_are_released() -> None:
     assert result.large.released == result.small.released
 
 
+@pytest.mark.parametrize("fresh", [False, True])
+def test_a_fresh_generation_takes_the_cache_only_for_what_is_its_own(fresh: bool) -> None:
+    result = run(RELAY, fresh=fresh)
+    for engine in (result.large, result.small):
+        first, *others = [request.fresh for request in engine.requests]
+        assert first is fresh
+        assert others
+        assert not any(others)
+
+
 # Reference defects 8, 9 and 11 (the others are tested with the text layer).
 
 

@@ -78,6 +78,9 @@ class Task:
         retries: tries more when the large engine fails before a request's first token.
         rescue: where the large engine fails for good, the small model finishes alone.
         hints: whether engines may be told ids at which to stop by themselves.
+        fresh: each engine computes the whole prompt at first, whatever its prefix cache holds: what
+            other generations left there moves near-ties, and so the text. llama-server and the
+            embedded engine can; the others ignore it.
         notes: what the result says beside what happened.
     """
 
@@ -96,6 +99,7 @@ class Task:
     retries: int = 0
     rescue: bool = False
     hints: bool = True
+    fresh: bool = False
     notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:

@@ -231,7 +231,8 @@ class SegmentRequest:
     each piece. ``seed`` None lets the engine draw one. ``text`` stands for the ids where the engine
     hides them. The turn does not end before ``min_tokens``. At an id of ``stop_ids`` the engine
     stops with end ``hint``; it is asked of engines that say they can. ``constraint`` holds from the
-    first token on.
+    first token on. ``fresh`` asks for nothing of the prefix cache, so that the text does not depend
+    on what the engine computed before; an engine that cannot do so ignores it.
     """
 
     ids: tuple[int, ...]
@@ -244,3 +245,4 @@ class SegmentRequest:
     min_tokens: int = 0
     stop_ids: tuple[int, ...] = ()
     constraint: Constraint | None = None
+    fresh: bool = False

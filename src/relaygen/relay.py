@@ -157,6 +157,7 @@ class Generating:
             if hinted
             else (),
             constraint=desk.constraint,
+            fresh=self._task.fresh and role not in self._known,
         )
 
     async def _sampling(self, role: Role) -> Sampling:

@@ -73,6 +73,7 @@ async def test_traces_are_what_the_large_model_writes(tmp_path: Path) -> None:
         assert trace.fold == fold_of(3, question.id)
     requests = large(made).requests
     assert [each.seed for each in requests] == [each.seed for each in found]
+    assert all(each.fresh for each in requests)
     assert [step.done for step in steps] == list(range(7))
     assert {step.total for step in steps} == {6}
     assert steps[0].left is None

@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -332,6 +333,13 @@ async def test_everything_is_sent_explicitly() -> None:
         "post_sampling_probs": False,
     }
     assert (bare["seed"], bare["logit_bias"], "n_probs" in bare) == (-1, [], False)
+
+
+async def test_a_fresh_request_takes_nothing_from_the_cache() -> None:
+    async with playing(completion=recorded("limit")) as server:
+        engine = LlamaServerEngine(server.url, vocabulary=VOCABULARY)
+        await collect(engine, replace(asked([5, 6], 6), fresh=True))
+    assert [sent["cache_prompt"] for sent in server.bodies("/completion")] == [False]
 
 
 async def test_penalties() -> None:

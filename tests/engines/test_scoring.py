@@ -116,9 +116,11 @@ async def test_llama_server_scores_position_by_position() -> None:
         sent = server.bodies("/completion")
         assert [each["prompt"] for each in sent] == [[10, 11], [10, 11, 12], [10, 11, 12, 13]]
         for each in sent:
-            assert (each["n_predict"], each["n_probs"], each["cache_prompt"]) == (1, 2, True)
+            assert (each["n_predict"], each["n_probs"]) == (1, 2)
             assert each["logit_bias"] == [[64, 1000]]  # its entry is never dropped
             assert each["id_slot"] == sent[0]["id_slot"] >= 0
+        # Nothing of what another text left in the slot.
+        assert [each["cache_prompt"] for each in sent] == [False, True, True]
         assert await scored(engine, [10], 0) == [UNKNOWN]
         with pytest.raises(ContextLengthError):
             await scored(engine, range(1 << 20), 3)

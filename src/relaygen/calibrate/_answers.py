@@ -164,6 +164,7 @@ async def write_answers(
                 limits=limits,
                 seed=trace_seed(seed, question.id, 0),
                 retries=RETRIES,
+                fresh=True,
             )
             answer = Answer(
                 question.id,

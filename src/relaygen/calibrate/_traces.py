@@ -141,6 +141,7 @@ async def write_traces(
             limits=limits,
             seed=trace_seed(seed, question.id, run),
             retries=RETRIES,
+            fresh=True,  # started again after a kill, the text is the same
         )
         async with gate:
             return await _generated(engine, task, id, question, info, fold_of(seed, question.id))

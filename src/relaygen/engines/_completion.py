@@ -32,7 +32,7 @@ def body(request: SegmentRequest, ids: Sequence[int], limit: int, slot: int) -> 
         "prompt": list(ids),
         "n_predict": limit,
         "id_slot": slot,
-        "cache_prompt": True,
+        "cache_prompt": not request.fresh or len(ids) > len(request.ids),
         "return_tokens": True,
         "temperature": sampling.temperature,
         "top_k": sampling.top_k,

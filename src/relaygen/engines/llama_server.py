@@ -292,7 +292,7 @@ class LlamaServerEngine:
     ) -> AsyncGenerator[Expected, None]:
         """One request per position, since the server gives nothing of a prompt; see `Scoring`.
 
-        Each computes one token, as the slot's cache holds the rest.
+        Each but the first computes one token, as the slot's cache holds the rest.
 
         Raises:
             ContextLengthError: the ids leave no room in the context.
@@ -310,7 +310,6 @@ class LlamaServerEngine:
             "logit_bias": [[plain, 1000]],
             "temperature": 0.0,
             "id_slot": slot,
-            "cache_prompt": True,
             "response_fields": ["completion_probabilities"],
             **self._extra,
         }
@@ -318,7 +317,9 @@ class LlamaServerEngine:
             if not position:
                 yield UNKNOWN  # the server refuses an empty prompt
                 continue
-            sent = {**asked, "prompt": list(ids[:position])}
+            # What the slot held before would move the margins in their last digits.
+            cached = position > max(start, 1)
+            sent = {**asked, "prompt": list(ids[:position]), "cache_prompt": cached}
             yield parse_llama_scores(await self._wire.post("/completion", sent, session))
 
     async def data(self, ids: Sequence[int]) -> tuple[bytes, ...]:

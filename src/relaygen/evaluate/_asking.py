@@ -188,6 +188,7 @@ class Asking:
             limits=job.limits,
             seed=blank.seed,
             retries=_RETRIES,
+            fresh=True,  # or the first arm of a question would compute its prompt for all of them
         )
         if setup.answer_role is not None:
             task = replace(task, answer_role=setup.answer_role)
