@@ -106,19 +106,23 @@ def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
 
 def test_a_folder_is_locked_for_one_run(tmp_path: Path) -> None:
     folder = tmp_path / "new"
-    with lock(folder), pytest.raises(UsageError, match="another run works in"), lock(folder):
+    with (
+        lock(folder, extra="eval"),
+        pytest.raises(UsageError, match="another run works in"),
+        lock(folder, extra="eval"),
+    ):
         pass
-    with lock(folder):  # and free again
+    with lock(folder, extra="eval"):  # and free again
         pass
 
 
 def test_the_lock_ends_with_its_process(tmp_path: Path) -> None:
     code = (
         "import os, sys\nfrom pathlib import Path\nfrom relaygen._files import lock\n"
-        "with lock(Path(sys.argv[1])): os._exit(9)"
+        "with lock(Path(sys.argv[1]), extra='eval'): os._exit(9)"
     )
     assert subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=False).returncode == 9
-    with lock(tmp_path):
+    with lock(tmp_path, extra="eval"):
         pass
 
 
@@ -126,7 +130,7 @@ def test_without_filelock_the_extra_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "filelock", None)
-    with pytest.raises(MissingExtraError, match="filelock"), lock(tmp_path):
+    with pytest.raises(MissingExtraError, match="filelock"), lock(tmp_path, extra="eval"):
         pass
 
 

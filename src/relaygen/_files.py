@@ -160,10 +160,14 @@ def changed(
 
 
 @contextmanager
-def lock(folder: Path) -> Iterator[None]:
+def lock(folder: Path, *, extra: str) -> Iterator[None]:
     """Keep other runs out of a folder, which is made where it is not there.
 
     The lock ends with the process, however that ends.
+
+    Args:
+        folder: the work's own.
+        extra: of the package, that brings filelock to this work.
 
     Raises:
         UsageError: another run works in it, or it cannot be written.
@@ -172,7 +176,7 @@ def lock(folder: Path) -> Iterator[None]:
     try:
         from filelock import FileLock, Timeout
     except ImportError:
-        raise MissingExtraError("filelock", extra="eval") from None
+        raise MissingExtraError("filelock", extra=extra) from None
     held = FileLock(made(folder) / _LOCK)
     try:
         held.acquire(timeout=0)

@@ -8,89 +8,34 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import sys
 from pathlib import Path
-from typing import Any
 
 from relaygen.calibrate import _records, _score, _select, _traces
 
+from ..killing import Points, in_a_child, killed
 from . import talking
 
 FILES = ("traces.jsonl", "scores.jsonl", "calibration.json", "profile.toml", "report.html")
-_KILLED = 9
-
-
-class Points:
-    """Counts points; at one of them the process is gone, without any clean-up."""
-
-    def __init__(self, last: int | None) -> None:
-        self.count = 0
-        self.writes: list[int] = []
-        self._last = last
-        self._append, self._replace = _records.append, os.replace
-
-    def tick(self) -> None:
-        """One point."""
-        self.count += 1
-        if self.count == self._last:
-            os._exit(_KILLED)
-
-    def append(self, path: Any, record: Any) -> None:
-        """A line that may be torn in the middle."""
-        self.writes.append(self.count + 1)
-        if self.count + 1 == self._last:
-            line = json.dumps(record.to_json(), ensure_ascii=False).encode()
-            with open(path, "ab") as file:
-                file.write(line[: len(line) // 2])
-        self.tick()
-        self._append(path, record)
-        self.tick()
-
-    def replace(self, source: Any, target: Any) -> None:
-        """A file that may not be put in place any more, or just was."""
-        self.writes.append(self.count + 1)
-        self.tick()
-        self._replace(source, target)
-        self.tick()
 
 
 def run(folder: Path, last: int | None) -> int:
-    """A calibration in a child; its exit status, and the points it counted in ``points``."""
-    child = os.fork()
-    if child:
-        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    points = Points(last)
-    _traces.append = _score.append = points.append  # type: ignore[attr-defined]
-    os.replace = points.replace  # type: ignore[assignment]
-    status = 1
-    try:
+    """A calibration in a child, killed at a point or not; its exit status."""
+    points = Points(last, _records.append, lambda record: record.to_json())
+
+    def work() -> None:
+        _traces.append = _score.append = points.append  # type: ignore[attr-defined]
         one = talking.job(folder, n=6)
         asyncio.run(talking.everything(one, talking.relay(points.tick)))
-        (folder / "points").write_text(json.dumps([points.count, points.writes]))
-        status = 0
-    finally:
-        os._exit(status)
+
+    return in_a_child(folder, points, work)
 
 
 def main(folder: Path, kills: int) -> None:
     """Print the exit statuses and which files differ from a run that nobody killed."""
     assert _select  # numpy and scipy are loaded once, before the forks
-    folder.mkdir()
-    assert run(folder, None) == 0
-    count, writes = json.loads((folder / "points").read_text())
-    whole = contents(folder)
-    told = []
-    at_writes = [writes[number * (len(writes) - 1) // (kills - 1)] for number in range(kills)]
-    anywhere = [1 + number * (count - 1) // (kills - 1) for number in range(kills)]
-    for number, last in enumerate((*at_writes, *anywhere)):
-        again = folder.with_name(f"killed-{number}")
-        again.mkdir()
-        statuses = [run(again, last), run(again, None)]
-        after = contents(again)
-        differ = [name for name in whole if whole[name] != after.get(name)]
-        told.append({"at": last, "statuses": statuses, "differ": differ})
-    print(json.dumps({"points": count, "files": sorted(whole), "writes": writes, "kills": told}))
+    told = killed(folder, kills, run, contents)
+    print(json.dumps({**told, "whole": None, "files": sorted(told["whole"])}))
 
 
 def contents(folder: Path) -> dict[str, bytes]:

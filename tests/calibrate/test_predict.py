@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from relaygen import UsageError
 from relaygen.calibrate import Scores, sentences
 from relaygen.calibrate._effects import Observed, Run, tables
-from relaygen.calibrate._predict import predict, replay, speedup
+from relaygen.calibrate._predict import predict, replay
 from relaygen.costs import Costs
+from relaygen.forecast import relay_speedup
 from relaygen.policies import RelayPolicy
 
 from ..policies.support import plan, play
@@ -130,11 +131,11 @@ def test_the_interval_narrows_with_more_traces() -> None:
 
 def test_speed_without_and_with_the_cost_of_hand_offs() -> None:
     costs = Costs(40.0, 6.0, 0.3, 0.05)
-    assert speedup(costs, 0.7, 60.0) == pytest.approx(40 / (0.7 * 40 + 0.3 * 6))
+    assert relay_speedup(costs, 0.7, 60.0) == pytest.approx(40 / (0.7 * 40 + 0.3 * 6))
     paid = 40 / (0.7 * 40 + 0.3 * 6 + 60 * 25 / 1000)
-    assert speedup(costs, 0.7, 60.0, handoff_ms=25.0) == pytest.approx(paid)
+    assert relay_speedup(costs, 0.7, 60.0, handoff_ms=25.0) == pytest.approx(paid)
     one = 40 / (0.7 * 40.05 + 0.3 * 6.3 + 60 * 25 / 1000)
-    assert speedup(costs, 0.7, 60.0, handoff_ms=25.0, devices=1) == pytest.approx(one)
-    assert speedup(costs, 1.0, 0.0) == 1.0
+    assert relay_speedup(costs, 0.7, 60.0, handoff_ms=25.0, devices=1) == pytest.approx(one)
+    assert relay_speedup(costs, 1.0, 0.0) == 1.0
     with pytest.raises(UsageError):
-        speedup(costs, 1.5, 0.0)
+        relay_speedup(costs, 1.5, 0.0)

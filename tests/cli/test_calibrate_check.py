@@ -101,7 +101,7 @@ def test_what_makes_no_sense_is_refused_before_any_work(
 
 
 def test_a_second_run_in_one_folder_is_refused(stage: Stage) -> None:
-    with lock(Path("calibration-pair")):
+    with lock(Path("calibration-pair"), extra="calibrate"):
         result = call(*ASK)
     assert result.exit_code == 2
     assert "another run works in calibration-pair" in result.stderr

@@ -173,7 +173,7 @@ def test_what_makes_no_sense_is_refused(stage: Stage, args: tuple[str, ...], say
 
 
 def test_another_run_in_the_folder_is_refused(stage: Stage, tmp_path: Path) -> None:
-    with lock(tmp_path / "out"):
+    with lock(tmp_path / "out", extra="eval"):
         result = call(*ASK)
     assert result.exit_code == 2
     assert "another run works in out" in result.stderr

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..costs import Costs, ceiling, handoff_ms, measured_costs, pooled
+from ..forecast import relay_speedup
 from ._answers import Answer
 from ._outcome import Level, Steered
-from ._predict import speedup
 from ._tests import interval, ratio_interval
 
 
@@ -152,7 +152,7 @@ def _speed(costs: Costs, utilization: float, handoffs: float, lost: float) -> Sp
         value
         for devices in (2, 1)
         for value in (
-            speedup(costs, utilization, handoffs, devices=devices, handoff_ms=lost),
+            relay_speedup(costs, utilization, handoffs, devices=devices, handoff_ms=lost),
             ceiling(costs, utilization, devices=devices),
         )
     ]

@@ -127,7 +127,7 @@ class Job:
         """
         check_questions(self)
         self._check_out()
-        with lock(self.folder.path):
+        with lock(self.folder.path, extra="calibrate"):
             self.begin()
             yield
 

@@ -12,15 +12,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from .._task import AnswerRole
-from ..forecast import relay_speedup
 from ..text.cues import LONGEST_OPENING, bare
 from ._effects import Floats, Run, Table, stats_of_runs
 from ._segments import Firing
 from ._tests import ratio_interval
 
 _GUARD = 3  # the default of `RelayPolicy`
-
-speedup = relay_speedup
 
 Ending = Callable[[Firing], int]
 """One behind the last token that a firing delegates; its first token where that is none."""

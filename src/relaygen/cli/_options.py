@@ -283,6 +283,21 @@ text_options = collecting(
 """Adds the options of `TextOptions`; the function gets them as ``text``."""
 
 
+_TOKENS = {"none": 1024, "tags": 8192}  # by thinking style
+
+
+def answer_tokens(profile: Profile, context: int | None) -> int:
+    """How many tokens an answer may have where the user does not say.
+
+    Args:
+        profile: says how the models think.
+        context: tokens of an embedded engine's; three quarters are left behind a question. None
+            where none is embedded.
+    """
+    most = _TOKENS[profile.thinking]
+    return most if context is None else min(most, max(1, context * 3 // 4))
+
+
 def open_relay(pair: PairOptions, profile: Profile, policy: Policy) -> Relay:
     """The relay with its model files on the disk; nothing is started yet.
 

@@ -32,7 +32,6 @@ FILES = "Files"
 STEPS = ("traces", "score", "select", "check", "report")
 
 _SHIPPED = "the shipped questions"
-_TOKENS = {"none": 1024, "tags": 8192}  # of a trace, by thinking style
 _COUNT = click.IntRange(min=1)
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
@@ -85,10 +84,6 @@ class Asked:
             no_mirror=self.no_mirror,
         )
 
-    def _most(self, tokens: int) -> int:
-        """As many as an embedded engine's context leaves behind a question."""
-        return tokens if _options.is_url(self.large) else min(tokens, max(1, self.ctx * 3 // 4))
-
     def job(self) -> Job:
         """The calibration; nothing is written or started yet.
 
@@ -108,6 +103,7 @@ class Asked:
         shipped = resources.files("relaygen.calibrate") / "data" / "questions.jsonl"
         data = self.data.read_bytes() if self.data else shipped.read_bytes()
         suffix = self.question_suffix
+        context = None if _options.is_url(self.large) else self.ctx
         settings = Settings(
             base=base.name,
             style=style_of(base),
@@ -118,7 +114,7 @@ class Asked:
             n=self.n,
             runs=self.runs,
             seed=self.seed,
-            max_tokens=self.max_tokens or self._most(_TOKENS[base.thinking]),
+            max_tokens=self.max_tokens or _options.answer_tokens(base, context),
             scorer=self.scorer,
             suffix=PROMPT.removeprefix("{question}") if suffix is None else suffix,
             cues=_cues(self.cues),

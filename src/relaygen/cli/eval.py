@@ -35,7 +35,6 @@ TEXT = "The generation"
 FILES = "Files"
 STEPS = ("run", "report")
 
-_TOKENS = {"none": 1024, "tags": 8192}  # of an answer, by thinking style
 _COUNT = click.IntRange(min=1)
 
 
@@ -95,9 +94,7 @@ class Asked:
         if self.temperature is not None:
             sampling = replace(sampling, temperature=self.temperature)
         urls = [_options.is_url(spec) for spec in (self.large, self.small)]
-        tokens = self.max_tokens or _TOKENS[profile.thinking]
-        if not all(urls) and self.max_tokens is None:  # what a context leaves behind a question
-            tokens = min(tokens, max(1, self.ctx * 3 // 4))
+        context = None if all(urls) else self.ctx
         settings = Settings(
             profile=profile.name,
             profile_sha256=hash_of(profile),
@@ -108,7 +105,7 @@ class Asked:
             preset=self.preset or "",
             seed=self.seed,
             sampling={**asdict(sampling), "logit_bias": {}},
-            max_tokens=tokens,
+            max_tokens=self.max_tokens or _options.answer_tokens(profile, context),
             ctx=0 if all(urls) else self.ctx,
             devices=1 if not any(urls) else 2,
             n=self.n,
@@ -258,7 +255,7 @@ def evaluate(asked: Asked) -> None:
 
     require("filelock", "jinja2", "matplotlib", "numpy", "scipy", extra="eval")
     job = asked.job()
-    with lock(asked.out):
+    with lock(asked.out, extra="eval"):
         job.claim()
         if asked.step != "report":
             _run(asked, job)
