@@ -148,3 +148,26 @@ def test_ids_that_are_suddenly_missing_are_an_error() -> None:
 
     with pytest.raises(EngineReplyError, match="does not return token ids"):
         run(LargeOnly(), "x", large=Broken("x"))
+
+
+def test_a_token_that_waited_has_the_stage_it_is_kept_in() -> None:
+    """White space waits for what follows it: a tag that opens the thinking, or the answer."""
+    seen: list[str] = []
+
+    class Watching(RelayPolicy):
+        def start(self, start: Any) -> Any:
+            session = super().start(start)
+            feed = session.feed
+
+            class Session:
+                begin, probed, answer = session.begin, session.probed, session.answer
+
+                def feed(self, token: Any) -> Any:
+                    seen.append(token.stage)
+                    return feed(token)
+
+            return Session()
+
+    made = run(Watching(RELAY.cues), "\n\nFour.", thinking=Thinking())
+    assert made.generation.answer == "\n\nFour."
+    assert seen == ["answer"] * 4

@@ -45,23 +45,115 @@ def text(found: list[Delta]) -> str:
     return b"".join(piece.data for delta in found for piece in delta.pieces).decode()
 
 
-def test_texts_of_one_token_become_ids_and_are_asked_once() -> None:
-    class Counting(ScriptedEngine):
-        asked = 0
+class Asked(ScriptedEngine):
+    """Says what it was asked to tokenize; answers when it may, and fails when told so."""
 
-        async def tokenize(self, text: str, *, special: bool = False) -> tuple[int, ...]:
-            self.asked += 1
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: list[str] = []
+        self.under_way = self.most = 0
+        self.may = asyncio.Event()
+        self.error: Exception | None = None
+
+    async def tokenize(self, text: str, *, special: bool = False) -> tuple[int, ...]:
+        self.asked.append(text)
+        self.under_way += 1
+        self.most = max(self.most, self.under_way)
+        try:
+            await self.may.wait()
+            await asyncio.sleep(0)
+            if self.error is not None:
+                raise self.error
             return await super().tokenize(text, special=special)
+        finally:
+            self.under_way -= 1
 
-    engine = Counting()
+
+TEXTS = (" Thus", "two words", " So", " Thus")
+
+
+def test_texts_of_one_token_become_ids_and_are_asked_once() -> None:
+    engine = Asked()
+    table = HintIds(engine)
+    engine.may.set()
+
+    async def both() -> list[tuple[int, ...]]:
+        return [await table.ids(TEXTS), await table.ids(TEXTS), await table.ids(TEXTS[:2])]
+
+    first, second, part = asyncio.run(both())
+    assert first == second == tuple(sorted(ENCODE(" Thus") + ENCODE(" So")))
+    assert part == ENCODE(" Thus")
+    assert engine.asked == [" Thus", "two words", " So"]
+
+
+def test_many_texts_are_asked_at_a_time_but_the_first_alone() -> None:
+    engine = Asked()
     table = HintIds(engine)
 
-    async def both() -> tuple[tuple[int, ...], tuple[int, ...]]:
-        return await table.ids((" Thus", "two words")), await table.ids((" Thus", "two words"))
+    async def go() -> None:
+        asking = asyncio.ensure_future(table.ids(f" w{n}" for n in range(40)))
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert engine.asked == [" w0"]
+        engine.may.set()
+        assert len(await asking) == 40
 
-    first, second = asyncio.run(both())
-    assert first == second == ENCODE(" Thus")
-    assert engine.asked == 2
+    asyncio.run(go())
+    assert engine.most == 16
+
+
+def test_who_wants_the_same_at_the_same_time_shares_the_answers() -> None:
+    engine = Asked()
+    table = HintIds(engine)
+
+    async def go() -> list[tuple[int, ...]]:
+        asking = [asyncio.ensure_future(table.ids(TEXTS)) for _ in range(5)]
+        await asyncio.sleep(0)
+        engine.may.set()
+        return await asyncio.gather(*asking)
+
+    assert len(set(asyncio.run(go()))) == 1
+    assert len(engine.asked) == 3
+
+
+def test_a_failure_is_everybodys_and_is_not_remembered() -> None:
+    engine = Asked()
+    table = HintIds(engine)
+    engine.error = EngineUnreachableError("gone")
+
+    async def go() -> list[Any]:
+        asking = [asyncio.ensure_future(table.ids(TEXTS)) for _ in range(3)]
+        await asyncio.sleep(0)
+        engine.may.set()
+        failed = await asyncio.gather(*asking, return_exceptions=True)
+        assert len(engine.asked) == 1
+        engine.error = None
+        assert await table.ids(TEXTS)
+        return failed
+
+    assert all(isinstance(each, EngineUnreachableError) for each in asyncio.run(go()))
+
+
+def test_who_waits_asks_itself_where_the_first_one_gives_up() -> None:
+    engine = Asked()
+    table = HintIds(engine)
+
+    async def go() -> tuple[int, ...]:
+        first, second = (asyncio.ensure_future(table.ids(TEXTS)) for _ in range(2))
+        await asyncio.sleep(0)
+        first.cancel()
+        await asyncio.wait({first})
+        engine.may.set()
+        return await second
+
+    assert len(asyncio.run(go())) == 2
+
+
+def test_a_table_outlives_its_event_loop() -> None:
+    engine = ScriptedEngine()
+    table = HintIds(engine)
+    assert asyncio.run(table.ids((" Thus",))) == ENCODE(" Thus")
+    assert set(asyncio.run(table.ids((" Thus", " So")))) == {*ENCODE(" Thus"), *ENCODE(" So")}
 
 
 def test_a_stop_without_a_hand_off_goes_on_without_hints() -> None:

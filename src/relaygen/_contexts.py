@@ -85,6 +85,14 @@ class Contexts:
             return self._bytes[role] // _BYTES_PER_TOKEN
         return len(self._ids[role]) + sum(len(text.encode()) for text, _ in self._backlog[role])
 
+    def known(self, role: Role) -> tuple[int, ...]:
+        """The ids of `role`'s context that are there, without what waits to be tokenized.
+
+        What waits is tokenized as a whole when its receiver is on duty. Earlier, in parts, it might
+        become other ids, and other text.
+        """
+        return tuple(self._ids[role])
+
     def text(self, role: Role) -> str | None:
         """`role`'s whole context as text, for an engine that hides ids; else None."""
         return "".join(self._texts[role]) if role in self._texts else None

@@ -159,7 +159,9 @@ class Desk:
                 return STAY
         if self.turns.solo or self.constraint is not None:
             return STAY
-        return self._unbroken(self._session.feed(replace(token, stage=self._ledger.stage)))
+        if token.stage != self._ledger.stage:  # it changed while the token waited
+            token = replace(token, stage=self._ledger.stage)
+        return self._unbroken(self._session.feed(token))
 
     def _unbroken(self, decision: Decision) -> Decision:
         """A hand-off at the last token fed waits until that ends a character."""

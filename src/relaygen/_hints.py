@@ -7,18 +7,24 @@ asked for without hints, and the text is the same.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import aclosing
 from dataclasses import replace
 
+from ._errors import EngineError
 from ._types import Delta, SegmentRequest
+from .engines._per_loop import PerLoop
 from .engines.base import Engine
+
+_AT_ONCE = 16
+"""Texts that an engine is asked for at a time: there are a hundred and more of a profile."""
 
 Stream = Callable[[SegmentRequest], AsyncGenerator[Delta, None]]
 
 
 class HintIds:
-    """Single-token ids of texts for one engine, asked once per text.
+    """Single-token ids of texts for one engine, asked once per text, whoever wants them.
 
     Args:
         engine: whose tokenizer decides what is one token.
@@ -28,6 +34,7 @@ class HintIds:
         self._engine = engine
         self._known: dict[str, int | None] = {}
         self._sets: dict[tuple[str, ...], tuple[int, ...]] = {}
+        self._asked: PerLoop[dict[tuple[str, ...], asyncio.Future[None]]] = PerLoop(dict)
 
     async def ids(self, texts: Iterable[str]) -> tuple[int, ...]:
         """The ids of those texts that are one token each, in rising order.
@@ -35,16 +42,41 @@ class HintIds:
         Raises:
             EngineError: the engine does not answer.
         """
-        wanted = tuple(texts)
-        found = self._sets.get(wanted)
-        if found is None:
-            for text in wanted:
-                if text not in self._known:
-                    ids = await self._engine.tokenize(text)
-                    self._known[text] = ids[0] if len(ids) == 1 else None
-            found = tuple(sorted({id for text in wanted if (id := self._known[text]) is not None}))
-            self._sets[wanted] = found
-        return found
+        wanted, asked = tuple(texts), self._asked.get()
+        while wanted not in self._sets:
+            if wanted in asked:
+                other = asked[wanted]
+                await asyncio.wait({other})
+                if not other.cancelled():  # else whoever asked gave up
+                    other.result()
+                continue
+            mine = asked[wanted] = asyncio.get_running_loop().create_future()
+            try:
+                self._sets[wanted] = await self._learn(wanted)
+                mine.set_result(None)
+            except EngineError as error:
+                mine.set_exception(error)
+                mine.exception()  # it is seen to even where nobody waits
+                raise
+            finally:
+                del asked[wanted]
+                mine.cancel()
+        return self._sets[wanted]
+
+    async def _learn(self, wanted: tuple[str, ...]) -> tuple[int, ...]:
+        """Ask for the first one alone, for an adapter may learn from it what holds for all."""
+        texts = [text for text in dict.fromkeys(wanted) if text not in self._known]
+        while texts:
+            size = _AT_ONCE if self._known else 1
+            part, texts = texts[:size], texts[size:]
+            answers = await asyncio.gather(
+                *map(self._engine.tokenize, part), return_exceptions=True
+            )
+            for text, ids in zip(part, answers, strict=True):
+                if isinstance(ids, BaseException):
+                    raise ids
+                self._known[text] = ids[0] if len(ids) == 1 else None
+        return tuple(sorted({id for text in wanted if (id := self._known[text]) is not None}))
 
 
 async def go_on_unhinted(

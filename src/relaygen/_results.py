@@ -40,9 +40,10 @@ class ModelUsage:
 
     Attributes:
         tokens: kept.
-        discarded: received beyond a hand-off point, probes included; never shown.
-        requests: segments and probes asked for.
+        discarded: received beyond a hand-off point, probes and reading ahead included; never shown.
+        requests: segments, probes and reading ahead asked for.
         probes: how many of those were probes.
+        prewarms: how many of those were to read ahead, while the other model wrote.
         seconds: from each request to its hand-off or end.
         first_seconds: the part of `seconds` before each request's first token (queue, catch-up and
             one decode step).
@@ -64,6 +65,7 @@ class ModelUsage:
     discarded: int = 0
     requests: int = 0
     probes: int = 0
+    prewarms: int = 0
     seconds: float = 0.0
     first_seconds: float = 0.0
     decode_seconds: float = 0.0

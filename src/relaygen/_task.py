@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, get_args
 
 from ._errors import UsageError
 from ._gate import Gate
+from ._prewarm import PrewarmMode
 from ._types import Constraint, Conversation, Sampling
 from .policies.base import Policy
 
@@ -81,6 +82,8 @@ class Task:
         fresh: each engine computes the whole prompt at first, whatever its prefix cache holds: what
             other generations left there moves near-ties, and so the text. llama-server and the
             embedded engine can; the others ignore it.
+        prewarm: whether the small engine reads ahead while the large one writes: ``off``,
+            ``prompt`` or ``continuous``. Not where `fresh`, since how far it came depends on time.
         notes: what the result says beside what happened.
     """
 
@@ -100,9 +103,14 @@ class Task:
     rescue: bool = False
     hints: bool = True
     fresh: bool = False
+    prewarm: PrewarmMode = "off"
     notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        if self.prewarm not in get_args(PrewarmMode):
+            raise UsageError(
+                f"prewarm must be one of {', '.join(get_args(PrewarmMode))}, not {self.prewarm!r}"
+            )
         if self.sampling.penalizes and len(self.policy.roles) > 1:
             raise UsageError(
                 "penalties need a policy with one model: engines count them per request",

@@ -11,6 +11,7 @@ import asyncio
 import secrets
 import time
 import uuid
+from collections import Counter
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from dataclasses import replace
@@ -19,12 +20,14 @@ from functools import partial
 from ._contexts import Contexts
 from ._desk import Ask, Desk, Said
 from ._errors import EngineError, UsageError
-from ._events import Done, Event, Probed
+from ._events import Done, Event
 from ._hints import HintIds, go_on_unhinted
 from ._inbox import Inbox
 from ._ledger import Ledger
 from ._meter import Meter
 from ._opening import Opening, open_generation
+from ._peek import Peek, prewarm_mode
+from ._prewarm import Prewarm
 from ._results import Generation
 from ._retry import pause_before, retried
 from ._seeds import segment_seed
@@ -61,12 +64,13 @@ class Generating:
         self._engines = engines
         self._task = task
         self._hints = hints or {}
+        self._tables = dict(self._hints)  # for a policy's texts, with hints or without
         self._compare_templates = compare_templates
         self._key = key or uuid.uuid4().hex
         self._started = time.perf_counter()
         self._ledger = Ledger(stops=task.stop, elapsed=self._elapsed)
         self._requests = 0
-        self._known: dict[Role, int] = {}  # ids that each engine has computed or generated
+        self._known: Counter[Role] = Counter()  # ids that each engine has computed or generated
 
     def _elapsed(self) -> float:
         return time.perf_counter() - self._started
@@ -84,11 +88,12 @@ class Generating:
         try:
             await self._open()
             try:
-                while self._ledger.finished is None:
-                    async with aclosing(self._segment()) as steps:
-                        async for _ in steps:
-                            for event in self._ledger.take_events():
-                                yield event
+                async with aclosing(self._prewarm):  # its cost is part of the result
+                    while self._ledger.finished is None:
+                        async with aclosing(self._segment()) as steps:
+                            async for _ in steps:
+                                for event in self._ledger.take_events():
+                                    yield event
             except EngineError:
                 for event in self._ledger.take_events():
                     yield event
@@ -109,18 +114,27 @@ class Generating:
         self._opening: Opening = opening
         seed = secrets.randbits(31) if self._task.seed is None else self._task.seed
         self._desk = Desk(self._task, opening, self._ledger, self._contexts, seed)
+        self._peek = Peek(
+            self._engines, self._task, self._key, self._ledger, self._contexts, self._known
+        )
+        mode = prewarm_mode(self._task, opening)
+        self._prewarm = Prewarm(mode, self._peek.read_ahead, self._ledger.note)
 
     async def _segment(self) -> AsyncGenerator[None, None]:
         """One engine request, from its start to the decision who goes on."""
         desk, turn = self._desk, self._desk.turns.now
         usage = self._ledger.usage.of(turn.role)
-        meter = Meter(usage, expected=self._known.get(turn.role, 0))
+        meter = Meter(usage, expected=self._known[turn.role])
         desk.begin(meter)
         following: Turn | None = None
         try:
+            if turn.role == "small":
+                await self._prewarm.aclose()
             request = await self._request(turn)
             async with aclosing(Inbox(self._stream(turn.role, request))) as inbox:
                 while following is None:
+                    if turn.role == "large" and not (self._prewarm.over or desk.turns.solo):
+                        self._prewarm.look(self._contexts.size("small"), self._known["small"])
                     delta = await inbox.get()
                     meter.read(delta)
                     following = await self._take(delta, inbox)
@@ -170,7 +184,7 @@ class Generating:
                 f"policy {self._task.policy.name!r} needs an engine that takes token ids",
                 hint="use llama-server, vLLM or an embedded model, or choose another policy",
             )
-        table = self._hints.get(role) or HintIds(self._engines[role])
+        table = self._tables.setdefault(role, HintIds(self._engines[role]))
         bias = dict.fromkeys(await table.ids(texts), _NEVER)
         return replace(sampling, logit_bias={**bias, **sampling.logit_bias})
 
@@ -226,42 +240,15 @@ class Generating:
 
     async def _probe(self, ask: Ask, inbox: Inbox) -> Piece | None:
         """One token with its best candidates; the stream is read on meanwhile."""
-        task = asyncio.ensure_future(self._ask(ask.role, ask.candidates))
+        if ask.role == "small":
+            await self._prewarm.aclose()
+        task = asyncio.ensure_future(self._peek.probe(ask.role, ask.candidates))
         try:
             await inbox.until(task)
         finally:
             task.cancel()
             await asyncio.wait({task})  # its stream is closed before anybody goes on
         return task.result()
-
-    async def _ask(self, role: Role, candidates: int) -> Piece | None:
-        started = time.perf_counter()
-        usage = self._ledger.usage.of(role)
-        meter = Meter(usage, expected=self._known.get(role, 0))
-        usage.probes += 1
-        piece: Piece | None = None
-        try:
-            ids = await self._contexts.ids(role, self._engines[role])
-            request = SegmentRequest(
-                ids=ids,
-                max_tokens=1,
-                sampling=replace(self._task.sampling, temperature=0.0),
-                session=self._key,
-                top=candidates,
-                text=self._contexts.text(role),
-            )
-            async with aclosing(self._engines[role].stream(request)) as stream:
-                async for delta in stream:
-                    meter.read(delta)
-                    piece = delta.pieces[0] if delta.pieces and piece is None else piece
-            self._known[role] = len(ids)
-        except EngineError as error:
-            self._ledger.note(f"a probe failed: {error}")
-        usage.discarded += piece is not None
-        meter.stop()
-        margin = piece.margin if piece is not None else None
-        self._ledger.events.append(Probed(role, margin, time.perf_counter() - started))
-        return piece
 
     async def _close_thinking(self, why: str) -> None:
         """Insert the end of thinking, by the ids of the pair's shared or first tokenizer."""

@@ -8,7 +8,9 @@ import pytest
 
 from relaygen._errors import EngineReplyError
 from relaygen._types import Delta
+from relaygen.engines._pieces import ids_of
 from relaygen.engines._vocabulary import NORMAL, Vocabulary
+from relaygen.engines._wire import Wire
 from relaygen.engines.llama_server import LlamaServerEngine
 from relaygen.text.utf8 import Utf8
 
@@ -249,3 +251,17 @@ async def test_a_detokenizer_that_rewrites() -> None:
     async with playing(completion=chunks(("\ufffd", [5], 1)), detokenize=replies) as server:
         with pytest.raises(EngineReplyError, match="not understood"):
             await collect(LlamaServerEngine(server.url), asked([1], 1))
+
+
+WIRE = Wire("http://127.0.0.1:1")
+
+
+async def test_the_ids_of_an_answer() -> None:
+    assert ids_of({"tokens": [3, 1]}, WIRE) == (3, 1)
+    assert ids_of({"tokens": []}, WIRE) == ()
+
+
+@pytest.mark.parametrize("wrong", [[3, True], [3, "1"], [3, None], [3, 1.0], "31", None])
+async def test_what_are_no_ids(wrong: object) -> None:
+    with pytest.raises(EngineReplyError, match="without token ids"):
+        ids_of({"tokens": wrong}, WIRE)

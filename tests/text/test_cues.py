@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from relaygen import UsageError
 from relaygen.text.cues import CueSet, bare, wordlike
@@ -213,3 +214,16 @@ def test_every_bare_word_fires_exactly_where_a_plain_search_finds_it(text: str) 
         if token.endswith("now") and not wordlike(left):
             found.append((index, "now"))
     assert fired(CueSet(["now"]), tokens) == found
+
+
+@settings(deadline=None, max_examples=200)
+@given(st.lists(st.sampled_from(["So", "It’s", "so", "ITS", "It's", "=", "now", "ß", " ", "日"])))
+def test_a_cue_ends_only_at_the_characters_that_say_so(parts: list[str]) -> None:
+    for ignore_case in (False, True):
+        cues = CueSet(["So", "It's", "=", "now", "ß", "Don'"], ignore_case=ignore_case)
+        scanner = Scanner()
+        for char in " ".join([*parts, "Don’"]):
+            scanner.feed(char)
+            assert char in cues.lasts or cues.match(scanner, "") is None
+        assert cues.match(scanner, "") == "Don'"
+        assert not CueSet(()).lasts

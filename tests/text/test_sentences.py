@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from relaygen.text.scanner import Scanner
@@ -173,6 +173,7 @@ def test_a_fork_goes_its_own_way() -> None:
 
 @settings(deadline=None, max_examples=200)
 @given(texts())
+@example("```\n\n\r\nThus")
 def test_an_end_is_at_white_space_or_a_full_stop_and_has_something_before_it(text: str) -> None:
     sentences = split(text)
     assert "".join(sentences) == text

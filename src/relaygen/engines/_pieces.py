@@ -72,7 +72,7 @@ def ids_of(answer: Any, wire: Wire) -> tuple[int, ...]:
         EngineReplyError: there are none.
     """
     ids = answer.get("tokens") if isinstance(answer, dict) else None
-    if not isinstance(ids, list) or not all(type(id) is int for id in ids):
+    if not isinstance(ids, list) or not set(map(type, ids)) <= {int}:  # no booleans
         raise EngineReplyError(f"{wire.url} answered without token ids", role=wire.role)
     return tuple(ids)
 

@@ -160,8 +160,8 @@ class EmbeddedEngine:
         """Generate; see `LlamaServerEngine.stream`.
 
         An abort also waits for the step that is under way. The other model of the pair computes on
-        the same cores, and two steps at once take far longer than one after the other: a
-        hand-off took up to 2.58 s on two cores, else at most 0.33 s (benchmarks/handoffs.py).
+        the same cores, and where llama.cpp's threads spin while they wait (builds without libgomp,
+        see `_child`), two steps at once take far longer than one after the other.
 
         Raises:
             EngineError: as `info` and `LlamaServerEngine.stream`.

@@ -68,11 +68,14 @@ class CueSet:
             names those. Duplicates count once, under the first one's name.
         ignore_case: whether letters match in either case.
 
+    Attributes:
+        lasts: characters that a cue can end at; at any other one nothing need be looked for.
+
     Raises:
         UsageError: a cue is empty.
     """
 
-    __slots__ = ("_by_last", "_folded", "_ignore_case", "longest", "names", "normalized")
+    __slots__ = ("_by_last", "_folded", "_ignore_case", "lasts", "longest", "names", "normalized")
 
     def __init__(self, cues: Iterable[str], *, ignore_case: bool = False) -> None:
         by_last: dict[str, list[_Cue]] = {}
@@ -100,6 +103,8 @@ class CueSet:
         for found in by_last.values():
             found.sort(key=lambda cue: -len(cue.text))
         self._by_last = by_last
+        both = (*by_last, *map(str.upper, by_last)) if ignore_case else by_last
+        self.lasts = frozenset(both) | ({"’"} if "'" in by_last else set())
         self._folded = frozenset(names)
         self._ignore_case = ignore_case
         self.names = tuple(names.values())

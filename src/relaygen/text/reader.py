@@ -74,6 +74,7 @@ class Reader:
             whole: whether the text ends between characters.
         """
         scanner, sentences, waited = self._scanner, self._sentences, self._before
+        cues, markers = self._cues, self._markers
         cue: str | None = None
         marker: str | None = None
         end: Literal["", "here", "before"] = ""
@@ -82,9 +83,12 @@ class Reader:
             if sentences.feed(char, scanner) and not end:
                 first = waited is not None and position == 0 and char.isspace()
                 end = "before" if first and not (whole and text.isspace()) else "here"
-            after = text[position + 1 : position + 2]
-            cue = _longer(cue, self._cues.match(scanner, after))
-            marker = _longer(marker, self._markers.match(scanner, after, anywhere=True))
+            if char in cues.lasts:
+                after = text[position + 1 : position + 2]
+                cue = _longer(cue, cues.match(scanner, after))
+            if char in markers.lasts:
+                after = text[position + 1 : position + 2]
+                marker = _longer(marker, markers.match(scanner, after, anywhere=True))
         held = self._mark(text, whole, end)
         sealed = (self._back[0] if self._back is not None else scanner).sealed
         return Reading(cue, end, held, marker, sealed)

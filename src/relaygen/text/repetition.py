@@ -42,15 +42,15 @@ class RepetitionGuard:
 
     def _loops(self) -> bool:
         recent = self._recent
-        last = recent[-1]
         size = len(recent)
-        for block in range(1, LONGEST_BLOCK + 1):
+        backwards = list(islice(reversed(recent), LONGEST_BLOCK + 1))
+        last, block = backwards[0], 0
+        while last in backwards[block + 1 :]:  # a block ends as the text does
+            block = backwards.index(last, block + 1)
             span = max(block * self._repeats, self._tokens)
+            if block * self._repeats > size:
+                return False
             if span > size:
-                if block * self._repeats > size:
-                    return False
-                continue
-            if recent[size - 1 - block] != last:  # cheap refusal before the whole comparison
                 continue
             tail = list(islice(recent, size - span, size))
             if tail[block:] == tail[:-block]:

@@ -17,6 +17,7 @@ INLINE_LIMIT = 200
 
 _INLINE = frozenset({"\\)", "$", "`"})
 _LINE_PREFIX = 24
+_OPENING = frozenset("`$([")  # outside spans no other character begins anything
 _CLOSING = frozenset(".,;:!?)]}\"'”’")  # before these a `$` opens nothing
 _CLOSED = frozenset(")]}")  # nor does it behind these
 
@@ -85,14 +86,15 @@ class Scanner:
             self._newline()
         elif self._span:
             self._within(char, escaped)
-        else:
+        elif self._dollar or self._ticks or char in _OPENING:
             self._outside(char, escaped)
         if char != "\n":
             if len(self.line) < _LINE_PREFIX:
                 self.line += char
             self._line_blank = self._line_blank and char.isspace()
         self.tail = (self.tail + char)[-self._keep :]
-        self._braces(char, escaped)
+        if self._depth or char == "{":
+            self._braces(char, escaped)
 
     def _newline(self) -> None:
         self.blank = self._line_blank

@@ -59,17 +59,17 @@ class SentenceDetector:
             if char in _CLOSERS:
                 return False
             self.pending = False
-        if scanner.inside:
-            self.content = True
-        elif char in _FULL_STOPS:
-            self.content = True
+        if char.isspace():
+            return False
+        self.content = True
+        if char.isalnum() or scanner.inside:
+            return False
+        if char in _FULL_STOPS:
             return self._close()
-        elif char in ".!?":
-            self.pending = self.content = True
+        if char in ".!?":
+            self.pending = True
             self._terminator = char
             self._exempt = _exempt(scanner)
-        elif not char.isspace():
-            self.content = True
         return False
 
     def close(self) -> None:
