@@ -7,10 +7,11 @@ import signal
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
-from relaygen._errors import MissingExtraError
+from relaygen._errors import MissingExtraError, UsageError
 from relaygen._mathematics import Compared, Mathematics
 
 HALF, DECIMAL = r"\boxed{\frac{1}{2}}", r"\boxed{0.5}"
@@ -48,6 +49,7 @@ def test_a_reply_that_nobody_waits_for_is_not_the_next_one(
             patch.setattr("relaygen._mathematics.select.select", interrupted)
             with pytest.raises(KeyboardInterrupt):
                 mathematics.compare(HALF, DECIMAL)
+        assert mathematics._process is None
         assert mathematics.compare(HALF, r"\boxed{7}") == Compared(False, "7")
 
 
@@ -65,6 +67,34 @@ def test_the_process_ends_with_its_input() -> None:
         check=True,
     )
     assert done.stdout.split(b"\n") == [b'[false, "2"]', b'[true, "1"]', b""]
+
+
+def test_a_library_that_does_not_run_is_said_and_not_taken_for_an_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "math_verify.py").write_text("raise ImportError('broken')")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
+    with Mathematics() as mathematics:
+        for _ in range(2):
+            with pytest.raises(UsageError, match="math-verify does not run") as caught:
+                mathematics.compare(HALF, DECIMAL)
+            assert "-m relaygen._mathematics" in caught.value.hint
+        assert mathematics._process is None
+        monkeypatch.undo()
+        assert mathematics.compare(HALF, DECIMAL).same
+
+
+def test_it_ends_where_a_killed_parent_cannot_end_it() -> None:
+    code = "from relaygen import _mathematics as m; m._CPU_S = 3; m.main()"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        input=b'["1", "1"]\n["1", "$9^{9^{9}}$"]\n',
+        capture_output=True,
+        check=False,
+        timeout=120,
+    )
+    assert done.stdout == b'[true, "1"]\n'
+    assert done.returncode == -signal.SIGXCPU
 
 
 def test_it_is_not_started_without_its_library(monkeypatch: pytest.MonkeyPatch) -> None:

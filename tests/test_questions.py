@@ -55,6 +55,14 @@ def test_a_table_may_hold_any_text(tmp_path: Path, texts: list[str]) -> None:
     assert [row.value["question"] for row in found] == texts
 
 
+@pytest.mark.parametrize("name", ["q.jsonl", "q.json"])
+def test_half_a_character_is_no_text(tmp_path: Path, name: str) -> None:
+    path = written(tmp_path / name, [*VALUES, {"id": "c", "question": "\ud83d"}])
+    with pytest.raises(UsageError, match=r"line 3: a text is not valid Unicode"):
+        rows(path)
+    assert len(rows(written(path, [*VALUES, {"id": "c", "question": "\U0001f600"}]))) == 3
+
+
 def test_lines_under_the_name_of_a_list(tmp_path: Path) -> None:
     path = tmp_path / "q.json"
     path.write_text('{"question": "a"}\n{"question": "b"}\n')

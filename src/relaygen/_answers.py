@@ -22,8 +22,11 @@ _THOUSANDS = re.compile(r"(?<![\d.,])[1-9]\d{0,2}(?:,\d{3})+(?![\d,])")
 _SCIENTIFIC = re.compile(r"([+-]?\d+(?:\.\d+)?)[eE]([+-]?\d+)")
 _MIXED = re.compile(r"([+-]?)(\d+) (\d+)/(\d+)")
 _ENDLESS = re.compile(r"(\d*)\.(\d*)\\(?:overline|bar)\s*\{(\d+)\}")
-_COUNTED = re.compile(r"(\\?[$€£¥]?\s*[+-]?\d[\d.,]*)\s+([A-Za-z]{3,}(?: [A-Za-z]+)*)")
-_NUMBER = re.compile(r"\\?[$€£¥]?\s*([+-]?)\s*\\?[$€£¥]?(\d+(?:\.\d*)?|\.\d+)")
+_COUNTED = re.compile(
+    r"(\\?[$€£¥]?\s*[+-]?\d[\d.,]*(?:/\d+)?)\s+"
+    r"([cmk]m(?=\^)|[A-Za-z]{3,}(?: [A-Za-z]+)*)(?:\^\{?[23]\}?)?"
+)
+_NUMBER = re.compile(r"\\?[$€£¥]?\s*([+-]?)\s*\\?[$€£¥]?(\d+(?:\.\d*)?|\.\d+)(?:\s*\\?[$€£¥])?")
 _BASED = re.compile(r"[0-9A-Za-z]+_\{?(\d+)\}?")
 _WORDS = re.compile(r"[A-Za-z][A-Za-z' -]*")
 
@@ -36,6 +39,8 @@ _SIGNS = {
     r"\varnothing": r"\emptyset",
     "\\%": "%",
 }
+_CLOSING = re.compile(r"(?<!\\)\$\Z")
+_THIN = re.compile(r"(?<!\\)(?:\\[,;:! ]|\s)+")
 _ROOT = re.compile(r"√\s*\(?(\w+)\)?")
 
 _LETTER = r"[\"'*_(\[{$\s]*(?:\\(?:text|textbf|mathrm|mathbf|boxed)\{)?\(?([A-Ja-j])"
@@ -107,14 +112,14 @@ def tidy(result: str) -> str:
     Digit groups are joined, ``3e5`` and ``2 1/2`` are written out, ``0.\overline{2}`` becomes a
     fraction, counted things and a full stop at the end are left out.
     """
-    result = result.strip().removeprefix("$").removesuffix("$").strip()
+    result = _CLOSING.sub("", result.strip().removeprefix("$")).strip()
     whole = _WRAPPED.fullmatch(result)
     if whole and re.match(r"[\s$€£¥+-]*\.?\d", whole[1]):
         result = whole[1].strip()  # \text{33 apples}, \textbf{33}
     for sign, plain in _SIGNS.items():
         result = result.replace(sign, plain)
-    result = _ROOT.sub(r"\\sqrt{\1}", _GROUPS.sub("", result))
-    result = _ENDLESS.sub(_fraction, result.rstrip(".").rstrip())
+    result = _THIN.sub(" ", _GROUPS.sub("", result))
+    result = _ENDLESS.sub(_fraction, _ROOT.sub(r"\\sqrt{\1}", result).rstrip(".,; "))
     if match := _SCIENTIFIC.fullmatch(result):
         return rf"{match[1]} \times 10^{{{match[2]}}}"
     if match := _MIXED.fullmatch(result):

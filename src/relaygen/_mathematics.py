@@ -22,11 +22,13 @@ import time
 import weakref
 from typing import Any, NamedTuple
 
-from ._errors import MissingExtraError
+from ._errors import MissingExtraError, UsageError
 
 _LIMIT_S = 10.0
 _START_S = 60.0
 _MEMORY = 4 << 30
+_CPU_S = 60
+"""Of one comparison, for a parent that was killed cannot end it; far above its own limit."""
 
 
 class Compared(NamedTuple):
@@ -64,6 +66,7 @@ class Mathematics:
 
         Raises:
             MissingExtraError: `math-verify` is not installed.
+            UsageError: it is, and does not run: equal results must not pass for different ones.
         """
         with self._lock:
             for _ in range(2):  # its process may have been ended by somebody else
@@ -74,8 +77,10 @@ class Mathematics:
                 except TimeoutError:
                     self._end()
                     break
-                except (OSError, ValueError):
+                except (OSError, ValueError) as error:
                     self._end()
+                    if isinstance(error, UsageError):
+                        raise
                 except BaseException:  # Ctrl-C: the reply would be taken for that of the next
                     self._end()
                     raise
@@ -103,7 +108,15 @@ class Mathematics:
             start_new_session=True,  # a terminal's Ctrl-C is the parent's business
         )
         self._finalizer = weakref.finalize(self, _kill, self._process, os.getpid())
-        self._asked([r"\boxed{\sqrt{4}}", r"\boxed{\frac{8}{4}}"], _START_S)  # libraries load
+        try:  # libraries load
+            found = self._asked([r"\boxed{\sqrt{4}}", r"\boxed{\frac{8}{4}}"], _START_S)
+        except (OSError, ValueError):
+            found = []
+        if found[:1] != [True]:
+            raise UsageError(
+                "math-verify does not run",
+                hint=f'to see why: echo \'["1", "2"]\' | {sys.executable} -m {__name__}',
+            )
 
     def _asked(self, texts: list[str], limit_s: float) -> list[Any]:
         process = self._process
@@ -147,6 +160,9 @@ def main() -> None:
     logging.disable(logging.CRITICAL)
     for line in sys.stdin.buffer:
         gold, answer = json.loads(line)
+        with contextlib.suppress(ValueError, OSError):
+            hard = resource.getrlimit(resource.RLIMIT_CPU)[1]
+            resource.setrlimit(resource.RLIMIT_CPU, (int(time.process_time()) + _CPU_S, hard))
         print(json.dumps(_compared(gold, answer)), flush=True)
 
 

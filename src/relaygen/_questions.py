@@ -82,10 +82,25 @@ def rows(path: str | os.PathLike[str]) -> list[Row]:
         UsageError: there is no such file, it holds none, or a line cannot be read.
     """
     readers = {".csv": _table, ".json": _list}
-    found = list(readers.get(Path(path).suffix.lower(), _lines)(path))
+    found = list(map(_whole, readers.get(Path(path).suffix.lower(), _lines)(path)))
     if not found:
         raise UsageError(f"{path} holds no question", hint="each line holds one")
     return found
+
+
+def _whole(row: Row) -> Row:
+    """The row; JSON may escape half a character, which no file and no engine takes.
+
+    Raises:
+        UsageError: it does.
+    """
+    try:
+        json.dumps(row.value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        raise UsageError(
+            f"{row.where}: a text is not valid Unicode", hint="a \\uD800 to \\uDFFF stands alone"
+        ) from None
+    return row
 
 
 def _lines(path: str | os.PathLike[str]) -> Iterator[Row]:

@@ -17,6 +17,7 @@ from click.testing import CliRunner, Result
 from relaygen._errors import EngineReplyError, EngineUnreachableError
 from relaygen._files import lines, lock
 from relaygen.cli import main
+from relaygen.cli._extras import require
 from relaygen.engines.scripted import Failure
 from relaygen.profiles import load
 from tests.evaluate.commanding import Stage
@@ -180,6 +181,22 @@ def test_another_run_in_the_folder_is_refused(stage: Stage, tmp_path: Path) -> N
     assert stage.asked == []
 
 
+def test_meanings_need_their_extra(
+    stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("relaygen.cli._extras.find_spec", lambda name: None)
+    monkeypatch.setattr("relaygen.cli.eval.require", _only_embeddings)
+    result = call(*ASK, "--embeddings", "some/model")
+    assert result.exit_code == 3
+    assert "pip install 'relaygen[embeddings]'" in result.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def _only_embeddings(*packages: str, extra: str) -> None:
+    if extra == "embeddings":
+        require(*packages, extra=extra)
+
+
 @pytest.mark.parametrize("package", ["scipy", "filelock", "math_verify"])
 def test_a_missing_extra_is_said_before_the_work(
     stage: Stage, monkeypatch: pytest.MonkeyPatch, package: str
@@ -200,7 +217,7 @@ def test_failures_are_told_at_the_end_and_tried_again(stage: Stage) -> None:
     result = call(*ask)
     assert result.exit_code == 5
     assert "3 of 4" in row(result, "small", "3")
-    assert "error: 1 answers failed" in result.stderr
+    assert "error: 1 answer failed" in result.stderr
     assert "run the same command again" in result.stderr
     stage.small["failures"] = ()
     assert call(*ask).exit_code == 0

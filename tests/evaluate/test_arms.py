@@ -3,7 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from relaygen import UsageError
@@ -42,6 +42,7 @@ def test_names(name: str, arm: Arm) -> None:
     assert Arm.of(name) == arm
 
 
+@settings(deadline=None)
 @given(st.sampled_from([*POLICIES, *OWN]), st.sampled_from(["", "+draft", "+ngram+small-ngram"]))
 def test_every_policy_is_an_arm(policy: str, more: str) -> None:
     arm = Arm.of(policy + more)
@@ -83,6 +84,12 @@ def test_random_takes_the_share_of_its_own_relay() -> None:
         "relay@fast",
         None,
     ]
+
+
+def test_what_a_plain_arm_wrote_is_taken_before_what_a_draft_may_have_turned() -> None:
+    arms = parse_arms(["relay+draft", "relay", "random", "large+ngram", "answer-stage"])
+    assert source(arms[2], arms) == arms[1]
+    assert source(arms[4], arms) == arms[3]  # there is no plain one
 
 
 def test_policies_and_levels() -> None:

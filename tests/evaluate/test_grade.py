@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from relaygen._errors import MissingExtraError, UsageError
@@ -100,11 +100,13 @@ def test_without_gold_nothing_is_graded() -> None:
         assert grade(item(kind, None), r"\boxed{4}") == Grade(None, "4")
 
 
+@settings(deadline=None)
 @given(st.text(), st.sampled_from(["choice", "pattern", "none"]))
 def test_any_text_can_be_graded(text: str, kind: Kind) -> None:
     assert grade(item(kind, "A", "(a)|b"), text).correct in (True, False, None)
 
 
+@settings(deadline=None)
 @given(st.integers(-(10**9), 10**9), st.integers(-(10**9), 10**9))
 def test_whole_numbers_need_no_mathematics(gold: int, said: int) -> None:
     refusing = Mathematics(limit_s=0)
@@ -169,6 +171,7 @@ def test_lexical_similarity_is_about_words() -> None:
     assert lexical_similarity("", "") == 1.0
 
 
+@settings(deadline=None)
 @given(st.text("ab ", max_size=20), st.text("ab ", max_size=20))
 def test_lexical_similarity_is_a_similarity(one: str, two: str) -> None:
     assert 0.0 <= lexical_similarity(one, two) == lexical_similarity(two, one) <= 1.0

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import subprocess
 import sys
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from relaygen import EngineError, Relay, UsageError
 from relaygen._errors import ContextLengthError, EngineReplyError, EngineUnreachableError
 from relaygen._files import append
 from relaygen._progress import Step
-from relaygen.engines.scripted import Failure
+from relaygen._types import Delta, SegmentRequest
+from relaygen.engines.scripted import Failure, ScriptedTokenizer
 from relaygen.evaluate._arms import parse_arms
 from relaygen.evaluate._asking import PLAIN, Decoding, item_seed, schedule
 from relaygen.evaluate._folder import FREE, Folder, Settings
@@ -108,6 +111,7 @@ def test_arms_take_turns(done: Evaluation) -> None:
     assert {starts.count(arm) for arm in set(starts)} == {6}
 
 
+@settings(deadline=None)
 @given(st.integers(1, 5), st.integers(1, 3), st.integers(1, 4))
 def test_a_schedule_has_everything_once(n: int, runs: int, arms: int) -> None:
     names = ["large", "small", "relay", "one-shot"][:arms]
@@ -198,6 +202,18 @@ def test_a_half_written_line_is_asked_for_again(tmp_path: Path) -> None:
     assert [result.answer for result in again.results()][2].endswith("\\boxed{4}.")
 
 
+def test_the_disk_has_each_answer_before_the_next_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written: list[int] = []
+    one = evaluation(tmp_path, "large", n=3)
+    monkeypatch.setattr(
+        os, "fsync", lambda _: written.append(one.folder.results.read_bytes().count(b"\n"))
+    )
+    run(one)
+    assert written == [1, 2, 3]
+
+
 def test_more_questions_and_arms_may_be_asked_later(tmp_path: Path) -> None:
     run(evaluation(tmp_path, "large,relay", n=2))
     relays = pair()
@@ -264,6 +280,13 @@ def test_another_question_under_the_same_id_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="another question 'q2'"):
         evaluation(tmp_path, "large", questions=changed).claim()
     evaluation(tmp_path, "large", questions=changed[:2]).claim()
+    # Asked for less meanwhile, it still knows what it asked.
+    with pytest.raises(UsageError, match="another question 'q2'"):
+        evaluation(tmp_path, "large", questions=changed).claim()
+    again = evaluation(tmp_path, "large", n=3)
+    again.claim()
+    kept = [json.loads(line) for line in again.folder.items.read_text("utf-8").splitlines()]
+    assert kept == [item.to_json() for item in items(3)]
 
 
 def test_results_of_unknown_origin_are_refused(tmp_path: Path) -> None:
@@ -345,7 +368,7 @@ def test_an_answer_that_the_large_model_had_to_finish_is_no_answer_of_relay(tmp_
     assert "nonsense" in str(failed[0].error)
     # And random waits, for its share would be another one.
     assert {result.arm for result in one.results()} == {"large", "relay"}
-    assert "random waits: 1 answers of relay are missing" in [step.note for step in steps]
+    assert "random waits: 1 answer of relay is missing" in [step.note for step in steps]
     run(one)
     assert one.summary().complete
 
@@ -368,10 +391,41 @@ def test_an_arm_that_always_fails_stops_the_run(tmp_path: Path) -> None:
     assert sum(result.error is not None for result in one.results()) == 3
 
 
+def test_failures_that_are_not_in_a_row_do_not_stop_it(tmp_path: Path) -> None:
+    error = EngineReplyError("nonsense")
+    one = evaluation(tmp_path, "large,small", n=6)
+    run(one, pair(failures=tuple(Failure(error, request, 5) for request in (1, 2, 4, 5))))
+    assert [arm.errors for arm in one.summary().arms] == [0, 4]
+
+
 def test_questions_that_do_not_fit_do_not_stop_the_run(tmp_path: Path) -> None:
     one = evaluation(tmp_path, "large,small", n=5)
     run(one, failing(ContextLengthError("too long"), token=5))
     assert [arm.errors for arm in one.summary().arms] == [0, 5]
+
+
+def too_long(number: int) -> Pair:
+    """The large model has no room for a question."""
+
+    class Full(Answerer):
+        def stream(self, request: SegmentRequest) -> AsyncGenerator[Delta, None]:
+            tokens = ScriptedTokenizer()
+            if f"Number {number} " in b"".join(map(tokens.data, request.ids)).decode():
+                raise ContextLengthError("too long")
+            return super().stream(request)
+
+    return {PLAIN: Relay(Full("Anna", thinks=True), Answerer("Ben", thinks=True), profile=tagged())}
+
+
+def test_an_arm_waits_for_no_answer_that_never_comes(tmp_path: Path) -> None:
+    one = evaluation(tmp_path, "large,relay,random,answer-stage", n=3, profile=tagged())
+    steps: list[Step] = []
+    run(one, too_long(1), steps)
+    assert not [step.note for step in steps if "waits" in step.note]
+    found = {arm.name: (arm.answers, arm.errors) for arm in one.summary().arms}
+    assert found == dict.fromkeys(("large", "relay", "random", "answer-stage"), (2, 1))
+    assert set(one.settings.shares) == {"random"}
+    assert "too long" in str(told(one)["q1", 0, "answer-stage"].error)
 
 
 def test_cancelled_it_keeps_what_there_is(tmp_path: Path) -> None:
@@ -482,6 +536,33 @@ def test_without_gold_answers_nothing_is_graded(tmp_path: Path) -> None:
     assert arms["relay"].agreement == 1.0
     assert arms["relay"].similarity is not None
     assert 0.5 < arms["relay"].similarity < 1.0
+    assert arms["relay"].nearness is None
+
+
+def test_meanings_are_compared_where_that_is_asked_for(tmp_path: Path) -> None:
+    pytest.importorskip("rapidfuzz")
+    questions = [Item(f"q{n}", "?", f"Number {n} ?", None, "none") for n in range(3)]
+    one = evaluation(tmp_path, "large,small", questions=questions)
+    run(one)
+    compared: list[tuple[str, str]] = []
+
+    def near(pairs: Sequence[tuple[str, str]]) -> list[float]:
+        compared.extend(pairs)
+        return [0.25 * (number + 1) for number, _ in enumerate(pairs)]
+
+    one.near = near
+    arms = {arm.name: arm for arm in one.report().arms}
+    assert arms["small"].nearness == 0.5
+    answers = {(result.arm, result.item): result.answer for result in one.results()}
+    assert compared[3:] == [
+        (answers["large", f"q{n}"], answers["small", f"q{n}"]) for n in range(3)
+    ]
+    assert "embedding similarity" in one.folder.markdown.read_text("utf-8")
+
+
+def test_a_level_that_no_arm_is_asked_at_is_no_fact(tmp_path: Path) -> None:
+    assert "level" in dict(evaluation(tmp_path, "large,relay").facts)
+    assert "level" not in dict(evaluation(tmp_path, "large,small").facts)
 
 
 def test_the_settings_name_what_they_pin() -> None:

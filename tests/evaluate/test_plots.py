@@ -9,12 +9,13 @@ from xml.etree import ElementTree
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from matplotlib.figure import Figure
 
 from relaygen._jsonable import usage_dict
 from relaygen._results import ModelUsage, Usage
 from relaygen.costs import Costs
 from relaygen.evaluate._arms import parse_arms
-from relaygen.evaluate._drawing import CARD, TEXT, Plot
+from relaygen.evaluate._drawing import CARD, TEXT, Plot, label
 from relaygen.evaluate._plots import (
     answer_stage,
     latency,
@@ -132,6 +133,25 @@ def test_the_ceiling_is_a_line_where_costs_are_known() -> None:
     assert "at every share" in with_line.told
     assert "at every share" not in without.told
     assert len(with_line.svg) > len(without.svg)
+
+
+def test_names_cover_no_other_dot() -> None:
+    def where(others: list[tuple[float, float]]) -> tuple[float, float]:
+        figure = Figure(figsize=(5, 5), dpi=144)
+        axes = figure.subplots()
+        axes.set(xlim=(0, 1), ylim=(0, 1))
+        label(figure, axes, [(0.5, 0.5)], ["relay"], others)
+        (text,) = (each for each in axes.texts if each.get_text() == "relay")
+        figure.draw_without_rendering()
+        box = text.get_window_extent()
+        for place in others:
+            x, y = axes.transData.transform(place)
+            assert not (box.x0 < x < box.x1 and box.y0 < y < box.y1)
+        return float(box.x0), float(box.y0)
+
+    free = where([])
+    assert where([(0.58, 0.54)]) != free
+    assert where([(0.1, 0.1)]) == free
 
 
 def test_costs_come_from_plain_arms_only() -> None:

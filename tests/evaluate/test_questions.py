@@ -6,10 +6,11 @@ import json
 import sys
 from collections import Counter
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from relaygen._errors import MissingExtraError, UsageError
@@ -34,7 +35,7 @@ ROWS: dict[str, dict[str, Any]] = {  # one line of each, with the columns of its
     },
     "math-500": {
         "problem": "What is $x$?",
-        "solution": "So $\\boxed{\\frac{1}{2}}$.",
+        "solution": "So $\\boxed{0.5}$.",
         "answer": "\\frac{1}{2}",
         "subject": "Algebra",
         "level": 2,
@@ -101,6 +102,8 @@ def test_no_prompt_holds_a_control_character(tmp_path: Path, name: str) -> None:
         ({"question": "?", "answer": 0}, "0"),
         ({"question": "?", "answer": 2.5}, "2.5"),
         ({"question": "?", "answer": ""}, None),
+        ({"question": "?", "answer": " \n"}, None),
+        ({"question": "?", "answer": " ", "solution": "\\boxed{3}"}, "3"),
         ({"question": "?"}, None),
     ],
 )
@@ -133,8 +136,8 @@ def test_the_order_depends_on_seed_and_id_alone(tmp_path: Path) -> None:
     source = written(tmp_path, *gpqa(30))
     items = load_items(source, seed=1)
     assert load_items(source, seed=1, n=7) == items[:7]
-    assert load_items(written(tmp_path, *reversed(gpqa(30))), seed=1) == items[::-1]
     assert [item.gold for item in load_items(source, seed=2)] != [item.gold for item in items]
+    assert load_items(written(tmp_path, *reversed(gpqa(30))), seed=1) == items[::-1]
 
 
 def test_choices_of_ones_own(tmp_path: Path) -> None:
@@ -157,6 +160,7 @@ def test_choices_of_ones_own(tmp_path: Path) -> None:
         ({"question": "?"}, "gpqa-diamond", "line 1: there is no 'Question'"),
         ({**GPQA, "Incorrect Answer 2": None}, None, "no 'Incorrect Answer 2'"),
         ({"problem": "?", "solution": "cut \\boxed{4"}, None, "no complete"),
+        ({"question": "?", "answer": "so\n#### "}, None, "line 1: nothing stands behind ####"),
         ({"question": "?", "answer": True}, None, "neither text nor a number"),
         ({"question": "?", "answer": [1]}, None, "neither text nor a number"),
         ({"question": "?", "choices": "A"}, None, "no list of texts"),
@@ -204,6 +208,7 @@ def test_patterns(tmp_path: Path) -> None:
     assert grade(item, "Yes!").correct
 
 
+@settings(deadline=None)
 @given(
     st.text(),
     st.text(),
@@ -238,6 +243,38 @@ def test_the_hub_needs_its_library(monkeypatch: pytest.MonkeyPatch) -> None:
         assert "relaygen[hub]" in caught.value.hint
     with pytest.raises(UsageError, match="there is no preset"):
         load_items("hub:unknown")
+
+
+@pytest.mark.parametrize(
+    ("source", "asked"),
+    [
+        ("gsm8k", ("openai/gsm8k", "main", "test")),
+        ("openai/gsm8k@train", ("openai/gsm8k", "main", "train")),
+        ("math-500", ("HuggingFaceH4/MATH-500", None, "test")),
+        ("aime-2024", ("HuggingFaceH4/aime_2024", None, "train")),
+        ("aime-2025", ("math-ai/aime25", None, "test")),
+        ("amc-2023", ("math-ai/amc23", None, "test")),
+        ("gpqa-diamond", ("Idavidrein/gpqa", "gpqa_diamond", "train")),
+        ("idavidrein/GPQA:gpqa_main", ("idavidrein/GPQA", "gpqa_main", "train")),
+        ("some/body:else", ("some/body", "else", "test")),
+    ],
+)
+def test_what_the_hub_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch, source: str, asked: tuple[str, str | None, str]
+) -> None:
+    calls: list[tuple[str, str | None, str]] = []
+
+    def load_dataset(name: str, config: str | None, split: str) -> list[dict[str, Any]]:
+        calls.append((name, config, split))
+        return [next((ROWS[each] for each in WANTED if PRESETS[each].repository == name), GPQA)]
+
+    library = ModuleType("datasets")
+    monkeypatch.setattr(library, "load_dataset", load_dataset, raising=False)
+    monkeypatch.setitem(sys.modules, "datasets", library)
+    (item,) = load_items(f"hub:{source}")
+    assert calls == [asked]
+    results = {PRESETS[each].repository for each in WANTED}
+    assert item.kind == ("math" if asked[0] in results else "choice")
 
 
 def test_a_data_set_of_the_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

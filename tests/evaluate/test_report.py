@@ -89,6 +89,14 @@ def test_no_times_where_answers_had_company() -> None:
     assert " 2.0 s" not in told
 
 
+def test_times_are_there_or_not() -> None:
+    results = [result(0, "large"), result(0, "relay", at_once=2)]
+    told = read(render(subject(1, found=results)))
+    assert "ms/token" in told
+    assert "Times None" not in told
+    assert "no times of relay: answers were" in told
+
+
 def test_plots_are_drawn_or_their_absence_is_explained(html: str) -> None:
     assert '<text id="latency-a">relay</text>' in html
     assert "How to read it." in html
@@ -172,6 +180,12 @@ def test_without_gold_answers_there_is_nothing_right() -> None:
     found = questions(page)
     assert found.found == [("uuu", "1")]
     assert found.options == ["all", "differ", "lacking"]
+
+
+def test_a_similarity_of_words_is_called_so(html: str) -> None:
+    results = [result(0, name, None, answer="blue") for name in ARMS]
+    assert read(render(subject(1, found=results))).count("lexical similarity") == 2
+    assert "lexical" not in html
 
 
 def test_a_hundred_questions_stay_small() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from relaygen import UsageError
@@ -46,6 +46,7 @@ RESULTS = st.builds(
 )
 
 
+@settings(deadline=None)
 @given(RESULTS)
 def test_a_result_survives_json(result: Result) -> None:
     line = json.dumps(result.to_json(), allow_nan=False)
@@ -93,6 +94,7 @@ def test_the_segments_of_a_generation() -> None:
     assert parts(generation) == (Part("small", "reasoning", "cue", "Thus", " so", 2, 0.25),)
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.booleans()), max_size=8))
 def test_an_answer_counts_before_any_failure(tries: list[tuple[str, bool]]) -> None:
     results = [

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -35,6 +36,20 @@ def test_the_interval_is_near_the_textbooks() -> None:
     low, high = mean_interval([1.0] * 10 + [-1.0] * 20 + [0.0] * 70)
     assert low == pytest.approx(-0.098 - 0.107, abs=0.01)
     assert high == pytest.approx(-0.098 + 0.107, abs=0.01)
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.lists(st.sampled_from([-1, 0, 1]), min_size=1, max_size=30))
+def test_the_bootstrap_is_what_all_resamples_together_say(values: list[int]) -> None:
+    drawn = [*values, -1, 1]
+    shares = [drawn.count(value) / len(drawn) for value in (-1, 0, 1)]
+    sums = np.array([1.0])  # of as many draws, from -n to n
+    for _ in drawn:
+        sums = np.convolve(sums, shares)
+    below = np.concatenate([[0.0], np.cumsum(sums)])
+    for limit, wanted in zip(mean_interval(list(map(float, values))), (0.025, 0.975), strict=True):
+        place = round(limit * len(drawn)) + len(drawn)
+        assert below[place] - 0.005 <= wanted <= below[place + 1] + 0.005
 
 
 def test_wilson() -> None:

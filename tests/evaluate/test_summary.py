@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -75,6 +76,26 @@ def test_speed_beside_the_large_model() -> None:
     assert told.ratio == pytest.approx(1.5)
 
 
+def test_the_ceiling_is_over_the_large_model_as_the_speed_up_is() -> None:
+    # Alone it takes 10 ms a token; with a draft 5, and as part of this relay as well.
+    own = Usage(
+        large=ModelUsage(tokens=60, decode_seconds=0.5, decoded=100),
+        small=ModelUsage(tokens=40, decode_seconds=0.25, decoded=100),
+        seconds=1.0,
+    )
+    arms = parse_arms(["large", "relay+draft"])
+    drafted = result(0, "relay+draft", usage=usage_dict(own))
+    results = [result(0, "large", tokens=(100, 0), seconds=2.0), drafted]
+    found = arm(summarize(items(1), results, arms, devices=2), "relay+draft")
+    assert found.speedup == pytest.approx(2.0)
+    assert found.ceiling == pytest.approx(10 / (0.6 * 5 + 0.4 * 2.5))
+    assert found.reached == pytest.approx(2.0 / 2.5)
+    # Nobody knows what it took alone.
+    assert arm(summarize(items(1), [drafted], arms), "relay+draft").ceiling is None
+    beside = [replace(results[0], at_once=2), drafted]
+    assert arm(summarize(items(1), beside, arms), "relay+draft").ceiling is None
+
+
 def test_no_times_of_answers_that_had_company() -> None:
     results = [result(n, name, at_once=1 + n) for n in range(2) for name in ("large", "relay")]
     summary = summarize(items(2), results, ARMS)
@@ -116,6 +137,13 @@ def test_several_runs_are_pass_at_1() -> None:
     assert found.low is not None
     assert found.high is not None
     assert found.low < 0.75 < found.high
+
+
+def test_a_question_with_more_runs_weighs_no_more() -> None:
+    told = [(0, 0, True), (0, 1, True), (0, 2, True), (1, 0, False)]
+    results = [result(n, "relay", right, run=run) for n, run, right in told]
+    found = arm(summarize(items(2), results, ARMS, runs=3), "relay")
+    assert (found.correct, found.graded, found.accuracy) == (3, 4, 0.5)
 
 
 def test_every_arm_is_compared_with_large_and_with_random() -> None:
@@ -165,6 +193,20 @@ def test_answers_behind_the_same_thinking() -> None:
     assert (part.utilization, part.ms_per_token, part.seconds, part.speedup) == (None,) * 4
     assert all("answer-stage" not in (one.arm, one.against) for one in summary.paired)
     assert summarize(items(3), results, ARMS).answer_stage is None
+
+
+def test_the_thinking_may_be_that_of_a_large_model_with_a_draft() -> None:
+    arms = parse_arms(["large+draft", "answer-stage"])
+    results = [result(0, "large+draft"), result(0, "answer-stage", tokens=(0, 5))]
+    stage = summarize(items(1), results, arms).answer_stage
+    assert stage is not None
+    assert (stage.n, stage.agree) == (1, 1)
+
+
+def test_random_follows_the_share_of_an_arm() -> None:
+    arms = parse_arms(["relay", "relay@fast", "random@fast", "random:0.3"])
+    summary = summarize(items(1), [], arms)
+    assert [one.follows for one in summary.arms] == ["", "", "relay@fast", ""]
 
 
 def test_drafts_that_were_accepted() -> None:

@@ -4,6 +4,8 @@ import csv
 import io
 from dataclasses import replace
 
+import pytest
+
 from relaygen.evaluate._arms import parse_arms
 from relaygen.evaluate._summary import Summary, summarize
 from relaygen.evaluate._tables import (
@@ -60,6 +62,32 @@ def test_remarks_say_why_there_are_no_times_and_what_was_cut() -> None:
     assert any("3 answers are missing; 1 failed" in remark for remark in told)
 
 
+def test_arms_that_had_company_are_named_where_others_are_timed() -> None:
+    results = [result(0, "large"), result(0, "small", at_once=2), result(0, "relay", at_once=2)]
+    told = summarize(items(1), results, ARMS)
+    assert "no times of small, relay: answers were generated beside each other" in remarks(told)
+    assert [row[0] for row in times_table(told).rows] == ["large"]
+
+
+def test_unequal_shares_are_told() -> None:
+    arms = parse_arms(["relay", "random"])
+    relay = result(0, "relay", tokens=(600, 400))
+    for small, apart in ((420, False), (380, False), (421, True), (379, True)):
+        random = result(0, "random", tokens=(1000 - small, small))
+        told = [
+            one for one in remarks(summarize(items(1), [relay, random], arms)) if "apart" in one
+        ]
+        share = f"{small / 10:.1f}%"
+        wanted = [f"random delegates {share}, relay 40.0%: more than 2 points apart"]
+        assert told == wanted * apart
+
+
+def test_a_stage_that_nobody_reached_is_no_agreement() -> None:
+    arms = parse_arms(["large", "answer-stage"])
+    told = summarize(items(1), [result(0, "large")], arms)
+    assert "no thinking was answered by both models" in remarks(told)
+
+
 def test_verdicts_stand_beside_their_intervals() -> None:
     (row,) = paired_table(summary()).rows
     assert row[:5] == ("relay", "large", "not decided at n = 2", "2", "-100.0")
@@ -93,6 +121,26 @@ def test_results_as_a_table() -> None:
     assert (rows[0]["large_tokens"], rows[0]["small_tokens"]) == ("60", "40")
     assert [row["seconds"] for row in rows] == ["2.0", "", ""]
     assert rows[2]["error"] == "gone"
+
+
+@pytest.mark.parametrize(
+    ("said", "kept"),
+    [
+        ("=HYPERLINK(1)", "'=HYPERLINK(1)"),
+        ("+1 (a)", "'+1 (a)"),
+        ("@SUM(1)", "'@SUM(1)"),
+        ("-x", "'-x"),
+        ("\t=1", "'\t=1"),
+        ("-1,234.5", "-1,234.5"),
+        ("+7", "+7"),
+        ("x=1", "x=1"),
+        ("", ""),
+    ],
+)
+def test_no_spreadsheet_takes_an_answer_for_a_formula(said: str, kept: str) -> None:
+    one = replace(result(0, "relay", extracted=said), item=said)
+    (row,) = csv.DictReader(io.StringIO(results_csv([one])))
+    assert (row["extracted"], row["item"]) == (kept, kept)
 
 
 def test_nothing_is_a_dash() -> None:

@@ -93,6 +93,16 @@ def test_arms_that_nobody_graded_differ_by_their_results() -> None:
     assert not one.differ
 
 
+def test_arms_whose_runs_differ_are_no_agreement() -> None:
+    results = [
+        result(0, arm, right, run=run)
+        for arm in ("large", "small")
+        for run, right in enumerate((True, False))
+    ]
+    (one,) = views(items(1), results, ["large", "small"])
+    assert (one.states, one.differ) == (("m", "m"), True)
+
+
 def test_a_long_question_has_a_short_heading() -> None:
     item = replace(items(1)[0], question="one\n two " * 100)
     (one,) = views([item], [], ["large"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from relaygen.engines.base import Engine
     from relaygen.evaluate._arms import Speculation
     from relaygen.evaluate._asking import Decoding
+    from relaygen.evaluate._grade import Near
     from relaygen.evaluate._job import Evaluation
 
 DATA = "The data"
@@ -61,6 +63,7 @@ class Asked:
     no_mirror: bool
     out: Path
     step: str | None
+    embeddings: str | None
 
     @property
     def pair(self) -> PairOptions:
@@ -115,10 +118,31 @@ class Asked:
         items = load_items(self.data, preset=self.preset, seed=self.seed, n=self.n)
         if any(item.kind != "choice" for item in items):
             require("math_verify", extra="eval")
-        job = Evaluation(Folder(self.out), settings, profile, items, arms, at_once=self.concurrency)
+        job = Evaluation(
+            Folder(self.out),
+            settings,
+            profile,
+            items,
+            arms,
+            at_once=self.concurrency,
+            near=self.near(),
+        )
         for decoding in job.decodings:
             _decoding(self.pair, decoding).plan()  # refuses what a server cannot do
         return job
+
+    def near(self) -> Near | None:
+        """What compares meanings, where that is asked for.
+
+        Raises:
+            MissingExtraError: the library is not installed.
+        """
+        from relaygen.evaluate._grade import semantic_similarity
+
+        if self.embeddings is None:
+            return None
+        require("sentence_transformers", extra="embeddings")
+        return partial(semantic_similarity, model=self.embeddings)
 
 
 _asked = collecting(
@@ -221,6 +245,13 @@ _asked = collecting(
             type=click.Choice(STEPS),
             help="Do this step only. Default: both, going on where a run was stopped.",
         ),
+        option(
+            FILES,
+            "--embeddings",
+            metavar="MODEL",
+            help="Report also how near answers without a gold one are to the large model's in "
+            "meaning, by this model of sentence-transformers.",
+        ),
     ],
 )
 
@@ -322,4 +353,5 @@ def _show(job: Evaluation) -> None:
     click.echo(f"report   {job.folder.page}")
     failed = sum(arm.errors for arm in summary.arms)
     if failed:
-        raise EngineError(f"{failed} answers failed: see {job.folder.results}", hint=AGAIN)
+        what = "1 answer" if failed == 1 else f"{failed} answers"
+        raise EngineError(f"{what} failed: see {job.folder.results}", hint=AGAIN)

@@ -2,7 +2,7 @@
 
 ``NAME[:OPTION][@LEVEL][+SPECULATION]``: a policy of the command line or one of the names below,
 a level of the profile, and speculative decoding of the large model (``+draft``, ``+ngram``) or of
-the small one (``+small-ngram``).
+the small one (``+small-ngram``). ``module:function`` is a policy of one's own.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from .._errors import UsageError
+from .._imported import is_import_path
 from .._profile import Profile
 from .._task import AnswerRole
 from ..policies import Policy, RandomPolicy, RelayPolicy, SmallOnly
-from ..profiles import POLICIES, make_policy, policy_at
+from ..profiles import POLICIES, make_policy, own_policy_at
 from ..profiles._policy import LEVELED
 from ..text.cues import CueSet
 
@@ -40,7 +41,7 @@ DEFAULT = ("large", "small", "relay", "random")
 """What is compared where nothing is said."""
 
 _NAME = re.compile(
-    r"(?P<policy>[a-z-]+(?::[^@+,\s]+)?)(?:@(?P<level>[^@+,\s]+))?(?P<more>(?:\+[a-z-]+)*)"
+    r"(?P<policy>[\w.-]+(?::[^@+,\s]+)?)(?:@(?P<level>[^@+,\s]+))?(?P<more>(?:\+[a-z-]+)*)"
 )
 _SPECULATIONS: dict[str, tuple[Speculation, SmallSpeculation]] = {
     "draft": ("draft", "none"),
@@ -79,7 +80,8 @@ class Arm:
                 f"{name[:100]!r} is no arm", hint="for example relay@balanced, large+draft"
             )
         policy, level = match["policy"], match["level"] or ""
-        if policy.partition(":")[0] not in POLICIES and policy not in OWN:
+        known_name = policy.partition(":")[0] in POLICIES or policy in OWN
+        if not known_name and not is_import_path(policy):
             known = ", ".join(dict.fromkeys((*POLICIES, *OWN)))
             raise UsageError(f"there is no arm {policy!r}", hint=f"arms: {known}")
         if level and policy.partition(":")[0] not in (*LEVELED, "random"):
@@ -128,7 +130,7 @@ class Arm:
         if self.policy == "random":
             return Setup(profile, RandomPolicy(0.5 if share is None else share))
         wanted = (self.level or level) if self.base in LEVELED else ""
-        return Setup(*policy_at(wanted or None, self.policy, profile))
+        return Setup(*own_policy_at(wanted or None, self.policy, profile))
 
     def _of_answers(self, profile: Profile) -> Setup:
         if profile.marks is None:
@@ -185,9 +187,11 @@ def source(arm: Arm, arms: Sequence[Arm]) -> Arm | None:
     wanted = arm.waits_for
     if not wanted:
         return None
-    for one in arms:
-        if one.policy == wanted and (not arm.level or one.level == arm.level):
-            return one
+    found = [
+        one for one in arms if one.policy == wanted and (not arm.level or one.level == arm.level)
+    ]
+    if found:  # how a model decodes changes its times only, but a draft may turn a near-tie
+        return next((one for one in found if (one.large, one.small) == ("none", "none")), found[0])
     name = f"{wanted}@{arm.level}" if arm.level else wanted
     hint = f"name {name} too" + (", or give a share: random:0.3" if wanted == "relay" else "")
     raise UsageError(f"arm {arm.name} needs the results of arm {name}", hint=hint)

@@ -90,6 +90,7 @@ class Asking:
         self._done = sum(self.is_there(unit.key) for unit in self._units)
         self._clock = Clock(len(self._units) - self._done)
         self._failed: Counter[str] = Counter()  # in a row, by arm
+        self.too_long: set[Key] = set()  # that no context of these engines has room for
         self._writing = asyncio.Lock()
 
     def is_there(self, key: Key) -> bool:
@@ -156,6 +157,7 @@ class Asking:
             trouble.hint = f"{trouble.hint}; {AGAIN}" if trouble.hint else AGAIN
             raise trouble
         if isinstance(trouble, ContextLengthError):  # the question's fault
+            self.too_long.add(unit.key)
             return
         self._failed[name] += 1
         if self._failed[name] >= _IN_A_ROW:
@@ -208,12 +210,18 @@ class Asking:
         )
 
     def _thought(self, unit: Unit) -> str | None:
-        """The large model's thinking with its end; None where it was cut off before."""
+        """The large model's thinking with its end; None where it was cut off before.
+
+        Raises:
+            ContextLengthError: there is none, for the question is too long.
+        """
         marks, arms = self._job.profile.marks, self._job.arms
         first = source(unit.arm, arms)
         assert marks is not None
         assert first is not None
         large = self.found[unit.item.id, unit.run, first.name]
+        if large.error is not None:
+            raise ContextLengthError(large.error)
         text = "".join(part.text for part in large.segments if part.stage == "reasoning")
         closed, end, _ = text.rpartition(marks.closing)
         return closed + end if end else None

@@ -139,11 +139,24 @@ Box = tuple[float, float, float, float]
 """Left, bottom, right and top, in pixels."""
 
 
-def label(figure: Figure, axes: Axes, places: Sequence[Place], names: Sequence[str]) -> None:
-    """Names beside their dots, on the first side where they cover neither a dot nor a name."""
+def label(
+    figure: Figure,
+    axes: Axes,
+    places: Sequence[Place],
+    names: Sequence[str],
+    others: Sequence[Place] = (),
+) -> None:
+    """Names beside their dots, on the first side where they cover neither a dot nor a name.
+
+    Args:
+        figure, axes: what is drawn so far.
+        places, names: of the dots.
+        others: dots without a name.
+    """
     figure.draw_without_rendering()  # only then are places on the canvas known
-    points = [(float(x), float(y)) for x, y in map(axes.transData.transform, places)]
-    taken: list[Box] = [(x - 9, y - 9, x + 9, y + 9) for x, y in points]
+    dots = [(float(x), float(y)) for x, y in map(axes.transData.transform, (*places, *others))]
+    points = dots[: len(places)]
+    taken: list[Box] = [(x - 9, y - 9, x + 9, y + 9) for x, y in dots]
     edge = axes.get_window_extent()
     for (x, y), place, name in zip(points, places, names, strict=True):
         text = short(name)

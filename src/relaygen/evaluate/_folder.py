@@ -82,7 +82,7 @@ class Folder:
 
     @property
     def items(self) -> Path:
-        """The questions as they were asked, as JSON lines."""
+        """The questions as they were asked, as JSON lines, those of earlier runs too."""
         return self.path / "items.jsonl"
 
     @property
@@ -141,20 +141,26 @@ class Folder:
             settings = replace(
                 settings, engines=before.get("engines", {}), shares=before.get("shares", {})
             )
-        self._check_items(items)
-        write(self.items, "".join(f"{json_line(item.to_json())}\n" for item in items))
+        kept = self._checked(items)
+        write(self.items, "".join(f"{json_line(dict(item))}\n" for item in kept.values()))
         self.update(settings)
         return settings
 
-    def _check_items(self, items: Sequence[Item]) -> None:
-        """A question that was asked before must be what it was."""
+    def _checked(self, items: Sequence[Item]) -> dict[str, Mapping[str, Any]]:
+        """These questions and, behind them, those that were asked before, by id.
+
+        Raises:
+            UsageError: one that was asked before is not what it was.
+        """
         before = {str(value.get("id")): value for _, value in lines(self.items)}
-        for item in items:
-            if item.id in before and dict(before[item.id]) != item.to_json():
+        now = {item.id: item.to_json() for item in items}
+        for id, value in now.items():
+            if id in before and dict(before[id]) != value:
                 raise UsageError(
-                    f"{self.path} holds an evaluation with another question {item.id!r}",
+                    f"{self.path} holds an evaluation with another question {id!r}",
                     hint="ask the same again, or name another folder with --out",
                 )
+        return {**now, **{id: value for id, value in before.items() if id not in now}}
 
     def update(self, settings: Settings) -> None:
         """Write the settings down.

@@ -16,6 +16,9 @@ from ._questions import Item, Kind
 Encode = Callable[[list[str]], Sequence[Sequence[float]]]
 """Texts to vectors of one length, in order."""
 
+Near = Callable[[Sequence[tuple[str, str]]], list[float]]
+"""Pairs of texts to how near they are, such as `semantic_similarity`."""
+
 EMBEDDING_MODEL = "sentence-transformers/all-MiniLM-L6-v2"
 
 

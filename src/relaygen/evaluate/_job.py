@@ -22,9 +22,11 @@ from .._task import Limits, Task
 from .._types import Conversation, Role, Sampling
 from .._version import __version__
 from ..costs import pooled
+from ..profiles._policy import LEVELED
 from ._arms import ANSWER_STAGE, Arm, source
 from ._asking import Asking, Decoding, schedule
 from ._folder import Folder, Settings
+from ._grade import Near
 from ._plots import plots
 from ._report import Subject, render
 from ._results import Result, read, settled
@@ -47,6 +49,7 @@ class Evaluation:
         items: the questions asked.
         arms: the ways of answering.
         at_once: answers generated at the same time. Above 1 no times are reported.
+        near: see `summarize`.
 
     Raises:
         UsageError: an arm is not applicable, there are no questions, or several runs at
@@ -62,6 +65,7 @@ class Evaluation:
         arms: Sequence[Arm],
         *,
         at_once: int = 1,
+        near: Near | None = None,
     ) -> None:
         self.folder = folder
         self.settings = settings
@@ -69,6 +73,7 @@ class Evaluation:
         self.items = tuple(items)
         self.arms = tuple(arms)
         self.at_once = at_once
+        self.near = near
         self.sampling = Sampling(**settings.sampling)
         if not self.items:
             raise UsageError(f"there are no questions in {settings.data}")
@@ -155,9 +160,10 @@ class Evaluation:
         if first is None:
             return True
         keys = [unit.key for unit in schedule(self.items, self.settings.runs, [first])]
-        missing = [key for key in keys if not asking.is_there(key)]
+        missing = sum(not asking.is_there(key) and key not in asking.too_long for key in keys)
         if missing:
-            asking.note(f"{arm.name} waits: {len(missing)} answers of {first.name} are missing")
+            what = "answer of {} is" if missing == 1 else "answers of {} are"
+            asking.note(f"{arm.name} waits: {missing} {what.format(first.name)} missing")
             return False
         if arm.base == "random" and arm.name not in self.settings.shares:
             usage = pooled(
@@ -196,6 +202,7 @@ class Evaluation:
                 runs=settings.runs,
                 devices=settings.devices,
                 mathematics=mathematics,
+                near=self.near,
             )
 
     def report(self) -> Summary:
@@ -241,12 +248,13 @@ class Evaluation:
         drawn = (
             "greedy" if not sampling["temperature"] else f"temperature {sampling['temperature']}"
         )
+        leveled = any(arm.base in LEVELED and not arm.level for arm in self.arms)
         facts = [
             ("data", f"{settings.data}, {len(self.items)} questions"),
             ("large", model("large", settings.large)),
             ("small", model("small", settings.small)),
             ("profile", f"{settings.profile}, sha256 {settings.profile_sha256[:16]}"),
-            ("level", settings.level or "the profile's own cues"),
+            ("level", (settings.level or "the profile's own cues") if leveled else ""),
             ("sampling", f"{drawn}, at most {settings.max_tokens} tokens, seed {settings.seed}"),
             *((f"share of {name}", f"{share:.1%}") for name, share in settings.shares.items()),
             ("version", f"relaygen {__version__}"),

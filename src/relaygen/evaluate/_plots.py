@@ -110,7 +110,12 @@ def speedups(summary: Summary, costs: Costs | None, *, devices: int = 1) -> Plot
         axes.set_ylim(0.0, 1.12 * axes.get_ylim()[1])
         axes.set(xlabel="the large model's share of the tokens", ylabel="speed-up over large, ×")
         axes.grid()
-        label(figure, axes, places, [arm.name for arm in shown])
+        hollow = [
+            (x, arm.ceiling)
+            for arm, (x, _) in zip(shown, places, strict=True)
+            if arm.ceiling is not None
+        ]
+        label(figure, axes, places, [arm.name for arm in shown], hollow)
 
     line = " The line is that ceiling at every share, from the costs of all plain arms together."
     told = (

@@ -173,7 +173,8 @@ def _item(row: Row, columns: Preset, seed: int, known: Mapping[str, Item]) -> It
 
 
 def _first(row: Row, columns: Sequence[str]) -> str | None:
-    return next((name for name in columns if row.value.get(name) not in (None, "")), None)
+    given = ((name, row.value.get(name)) for name in columns)
+    return next((name for name, value in given if value is not None and str(value).strip()), None)
 
 
 def _shuffled(texts: Sequence[str], seed: int, id: str) -> list[tuple[int, str]]:
@@ -233,6 +234,11 @@ def _gold(row: Row, columns: Preset) -> str | None:
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise UsageError(f"{row.where}: the {column!r} is neither text nor a number")
     text = str(value).rpartition(_MARK)[2].strip()
+    if not text:
+        raise UsageError(
+            f"{row.where}: nothing stands behind {_MARK} in the {column!r}",
+            hint="put the right answer there, or leave the column empty where there is none",
+        )
     box = _answers.boxed(text)
     if box is None and column.lower() == "solution":
         raise UsageError(

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 from .._results import Usage
 from ..costs import ceiling, measured_costs, pooled
-from ._arms import ANSWER_STAGE
-from ._grade import agree, lexical_similarity
+from ._arms import ANSWER_STAGE, source
+from ._grade import Near, agree, lexical_similarity
 from ._paired import Paired, Ratio, paired, ratio, shares_of, usages_of
 from ._results import Result, settled
 from ._statistics import share_interval, wilson
@@ -54,8 +54,10 @@ class ArmSummary:
         agreement: the share of answers, to questions without a gold answer, that agree with the
             large model's; None where that cannot be said.
         similarity: the mean lexical similarity of the same answers to the large model's.
+        nearness: the mean of what `near` says of the same pairs; None where it was not asked.
         utilization: the large model's share of all tokens kept, 0 to 1.
         small_share: the small model's.
+        follows: the arm at whose small share it is to delegate; "" where it follows none.
         handoffs: changes of role.
         tokens: kept, inserted ones included.
         discarded: received and not kept.
@@ -67,7 +69,8 @@ class ArmSummary:
         seconds: the median of wall seconds.
         first_answer_seconds: the median time to the first text of the answer.
         speedup: ms per token of the arm ``large`` over this arm's, both medians.
-        ceiling: the speed-up if hand-offs cost nothing, from this arm's measured costs.
+        ceiling: the speed-up if hand-offs cost nothing, from this arm's measured costs; where its
+            large model drafts, over that of the arm ``large``, as the speed-up is.
         reached: `speedup` over `ceiling`.
     """
 
@@ -83,8 +86,10 @@ class ArmSummary:
     high: float | None
     agreement: float | None
     similarity: float | None
+    nearness: float | None
     utilization: float | None
     small_share: float | None
+    follows: str
     handoffs: int
     tokens: int
     discarded: int
@@ -146,6 +151,7 @@ def summarize(
     runs: int = 1,
     devices: int = 1,
     mathematics: Mathematics | None = None,
+    near: Near | None = None,
 ) -> Summary:
     """Summarize the results of these items, arms and runs; others do not count.
 
@@ -156,6 +162,7 @@ def summarize(
         runs: that were asked.
         devices: 1 where both models compute on one, else 2; for the ceiling.
         mathematics: see `grade`; answers without a gold one are compared by it.
+        near: also compares those, by what they mean; None to leave it out.
 
     Raises:
         MissingExtraError: math-verify is needed to compare answers without gold.
@@ -179,6 +186,8 @@ def summarize(
             base,
             known,
             same,
+            near,
+            follows=_followed(arm, arms),
             asked=len(items) * runs,
             devices=devices,
         )
@@ -195,8 +204,13 @@ def summarize(
         told,
         tuple(filter(None, (paired(a, b, good[a], good[b]) for a, b in pairs))),
         tuple(filter(None, (ratio(a, b, good[a], good[b]) for a, b in pairs if b == large))),
-        _agreement(arms, good, base, known, same),
+        _agreement(arms, good, known, same),
     )
+
+
+def _followed(arm: Arm, arms: Sequence[Arm]) -> str:
+    first = source(arm, arms) if arm.base == "random" else None
+    return "" if first is None else first.name
 
 
 def _arm(
@@ -205,7 +219,9 @@ def _arm(
     base: Sequence[Result],
     items: Mapping[str, Item],
     same: Same,
+    near: Near | None,
     *,
+    follows: str,
     asked: int,
     devices: int,
 ) -> ArmSummary:
@@ -214,7 +230,7 @@ def _arm(
     total = pooled(usages)
     by_question = list(shares_of(good).values())
     low, high = _accuracy_interval(by_question)
-    agreement, similarity = _beside_large(good, base, items, same)
+    agreement, similarity, nearness = _beside_large(good, base, items, same, near)
     at_once = max((result.at_once for result in good), default=1)
     whole = arm.policy != ANSWER_STAGE  # else it is a part of an answer
     timed = at_once == 1 and whole
@@ -222,8 +238,7 @@ def _arm(
     reference = _pace(base)
     speedup = reference / pace if reference and pace else None
     used = total.utilization if whole else None
-    costs = measured_costs(total) if timed else None
-    best = ceiling(costs, used, devices=devices) if costs and used is not None else None
+    best = _ceiling(arm, total, base, devices) if timed else None
     return ArmSummary(
         name=arm.name,
         asked=asked,
@@ -237,8 +252,10 @@ def _arm(
         high=high,
         agreement=agreement,
         similarity=similarity,
+        nearness=nearness,
         utilization=used,
         small_share=None if used is None else 1.0 - used,
+        follows=follows,
         handoffs=total.handoffs,
         tokens=total.completion_tokens,
         discarded=total.discarded_tokens,
@@ -254,6 +271,18 @@ def _arm(
         ceiling=best,
         reached=speedup / best if speedup and best else None,
     )
+
+
+def _ceiling(arm: Arm, total: Usage, base: Sequence[Result], devices: int) -> float | None:
+    """The speed-up over a plain large model if hand-offs cost nothing; None where costs lack."""
+    costs, used = measured_costs(total), total.utilization
+    if costs is None or used is None:
+        return None
+    own = ceiling(costs, used, devices=devices)
+    if arm.large == "none":
+        return own
+    plain = pooled(usages_of(base)).large.decode_ms if _pace(base) is not None else None
+    return own * plain / costs.large_decode if plain else None
 
 
 def _acceptance(usage: Usage) -> float | None:
@@ -284,9 +313,13 @@ def _accuracy_interval(shares: Sequence[float]) -> tuple[float | None, float | N
 
 
 def _beside_large(
-    results: Sequence[Result], base: Sequence[Result], items: Mapping[str, Item], same: Same
-) -> tuple[float | None, float | None]:
-    """Agreement and lexical similarity with the large model's answers, where there is no gold."""
+    results: Sequence[Result],
+    base: Sequence[Result],
+    items: Mapping[str, Item],
+    same: Same,
+    near: Near | None,
+) -> tuple[float | None, float | None, float | None]:
+    """Agreement with the large model's answers and both similarities, where there is no gold."""
     large = {(result.item, result.run): result.answer for result in base}
     pairs = [
         (large[result.item, result.run], result.answer, items[result.item].kind)
@@ -294,26 +327,27 @@ def _beside_large(
         if result.correct is None and (result.item, result.run) in large
     ]
     if not pairs:
-        return None, None
+        return None, None, None
     said = [each for each in (same(*pair) for pair in pairs) if each is not None]
     alike = statistics.fmean(lexical_similarity(one, two) for one, two, _ in pairs)
-    return statistics.fmean(said) if said else None, alike
+    meant = statistics.fmean(near([(one, two) for one, two, _ in pairs])) if near else None
+    return statistics.fmean(said) if said else None, alike, meant
 
 
 def _agreement(
     arms: Sequence[Arm],
     good: Mapping[str, Sequence[Result]],
-    base: Sequence[Result],
     items: Mapping[str, Item],
     same: Same,
 ) -> Agreement | None:
-    stage = next((arm.name for arm in arms if arm.policy == ANSWER_STAGE), None)
-    if stage is None:
+    stage = next((arm for arm in arms if arm.policy == ANSWER_STAGE), None)
+    first = stage and source(stage, arms)
+    if stage is None or first is None:
         return None
-    large = {(result.item, result.run): result for result in base}
+    large = {(result.item, result.run): result for result in good[first.name]}
     pairs = [
         (large[result.item, result.run], result)
-        for result in good[stage]
+        for result in good[stage.name]
         if result.usage is not None and (result.item, result.run) in large
     ]
     said = [same(one.answer, two.answer, items[two.item].kind) for one, two in pairs]

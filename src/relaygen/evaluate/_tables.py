@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from ._paired import MARGIN
 from ._results import Result
 from ._summary import FEW, Agreement, Summary
 
 NOTHING = "–"
+
+_FORMULA = re.compile(r"[=+\-@\t\r](?![\d.,]*\Z)")
 
 _COLUMNS = (
     *("item", "run", "arm", "order", "seed", "at_once", "correct", "extracted", "finish"),
@@ -43,7 +47,10 @@ class Table:
 
 def accuracy_table(summary: Summary) -> Table:
     """What each arm's answers are worth; columns in which nothing is known are left out."""
-    headings = ("arm", "answers", "right", "accuracy", "95 %", "agrees", "similar")
+    headings = (
+        *("arm", "answers", "right", "accuracy", "95 %", "agrees"),
+        *("lexical similarity", "embedding similarity"),
+    )
     rows = tuple(
         (
             arm.name,
@@ -55,6 +62,7 @@ def accuracy_table(summary: Summary) -> Table:
             else f"{100 * arm.low:.1f} … {100 * arm.high:.1f}",
             _percent(arm.agreement),
             _number(arm.similarity, ".2f"),
+            _number(arm.nearness, ".2f"),
         )
         for arm in summary.arms
     )
@@ -151,8 +159,11 @@ def remarks(summary: Summary) -> tuple[str, ...]:
         why = f"; {failed} failed" if failed else ""
         what = "answer is" if missing == 1 else "answers are"
         told.append(f"not complete: {missing} {what} missing{why}")
-    if any(arm.at_once > 1 for arm in summary.arms):
-        told.append("no times: answers were generated beside each other")
+    beside = [arm.name for arm in summary.arms if arm.at_once > 1]
+    if beside:
+        alone = any(arm.ms_per_token is not None for arm in summary.arms)
+        of = f" of {', '.join(beside)}" if alone else ""
+        told.append(f"no times{of}: answers were generated beside each other")
     if summary.paired and min(pair.n for pair in summary.paired) < FEW:
         told.append(f"fewer than {FEW} questions: read the intervals as a rough guide")
     cut = [arm.name for arm in summary.arms if arm.finishes.get("length")]
@@ -162,10 +173,26 @@ def remarks(summary: Summary) -> tuple[str, ...]:
         told.append(f"answers cut at the token limit: {each}")
     if summary.answer_stage is not None:
         told.append(_stage_text(summary.answer_stage))
-    return tuple(told)
+    return (*told, *_unequal_shares(summary))
+
+
+def _unequal_shares(summary: Summary) -> Iterator[str]:
+    """Of arms that delegate more, or less, than those that they are to be compared with."""
+    shares = {arm.name: arm.small_share for arm in summary.arms}
+    for arm in summary.arms:
+        own, wanted = arm.small_share, shares.get(arm.follows)
+        if own is None or wanted is None:
+            continue
+        if round(100.0 * abs(own - wanted), 6) > MARGIN:
+            yield (
+                f"{arm.name} delegates {own:.1%}, {arm.follows} {wanted:.1%}: "
+                f"more than {MARGIN:g} points apart"
+            )
 
 
 def _stage_text(stage: Agreement) -> str:
+    if not stage.n:
+        return "no thinking was answered by both models"
     text = f"behind the same thinking both models answer alike in {stage.agree} of {stage.n}"
     if stage.large_correct is None or stage.small_correct is None:
         return text
@@ -205,8 +232,13 @@ def results_csv(results: Iterable[Result]) -> str:
         told = {**(result.usage or {}), **result.to_json()}
         if result.at_once > 1:
             told |= dict.fromkeys(("ms_per_token", "seconds", "first_answer_seconds"))
-        writer.writerow([told.get(name) for name in _COLUMNS])
+        writer.writerow([_harmless(told.get(name)) for name in _COLUMNS])
     return written.getvalue()
+
+
+def _harmless(value: object) -> object:
+    """What a spreadsheet would take for a formula gets an apostrophe; numbers stay (OWASP)."""
+    return f"'{value}" if isinstance(value, str) and _FORMULA.match(value) else value
 
 
 def _number(value: float | None, form: str, unit: str = "") -> str:
