@@ -144,8 +144,8 @@ def test_delegation_that_does_not_pay_is_paused() -> None:
         RELAY,
         script,
         large=ScriptedEngine(script, token_ms=1),
-        small=ScriptedEngine(script, ttft_ms=30),
-        gates=(PayGate(least=2, skip=100),),
+        small=ScriptedEngine(script, ttft_ms=200),
+        gates=(PayGate(least=1, skip=100),),
     )
     assert made.generation.text == script
     assert sum(s.role == "small" for s in made.generation.segments) == 2

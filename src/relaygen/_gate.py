@@ -13,6 +13,10 @@ from typing import Literal, Protocol
 
 from ._types import Kind
 
+_HOPELESS = 3.0
+"""A trial's first segment that took so many times what the large model would have taken: its second
+one could not save enough."""
+
 
 @dataclass(frozen=True, slots=True)
 class RoundTrip:
@@ -29,9 +33,14 @@ class RoundTrip:
     large_seconds: float
 
     @property
+    def alone(self) -> float:
+        """Seconds that the large model alone would have taken."""
+        return (self.tokens + 1) * self.large_seconds
+
+    @property
     def saved(self) -> float:
         """Seconds saved; negative where the large model alone would have been faster."""
-        return (self.tokens + 1) * self.large_seconds - self.seconds
+        return self.alone - self.seconds
 
 
 class Gate(Protocol):
@@ -151,25 +160,37 @@ class Breaker:
 class PayGate:
     """Pauses one conversation's delegation while it costs more time than it saves.
 
-    The mean of what the segments saved, weighted towards the last ones, decides: negative pauses;
-    then after some cues a trial segment is let through, and delegation resumes when trials have
-    brought the mean above `margin` of a large token. A lead, such as the answer, is never blocked:
-    it has one hand-off and no way back to pay for.
+    The mean of what the segments saved, weighted towards the last ones, decides: negative pauses.
+    What it sees is a segment's round trip, in which queues and computing lost caches again are
+    included. A loss counts for no more than the large model would have taken, so that one stall
+    does not end what pays. Then, after some cues, a trial is let through, and delegation resumes
+    when that saves more than `margin` of a large token.
+
+    The first segment of all, and that of a trial, may have to read what the small model has missed:
+    the whole prompt, or what was written meanwhile. What it costs is no loss if the next ones pay.
+    So the first one is not counted against delegation, and a trial has two segments unless the
+    first one shows that it is hopeless.
+
+    A lead, such as the answer, is never blocked: it has one hand-off and no way back to pay for.
 
     Args:
-        least: segments before it may pause.
+        least: segments that count before it may pause.
         weight: of the newest segment in the mean, in (0, 1].
         skip: cues that pass before the first trial, doubled after each trial up to 8 times that.
-        margin: of a large model's token that a segment must save on average to resume.
+        margin: of a large model's token that a segment must save to resume.
+
+    Attributes:
+        pauses: how often it has paused.
     """
 
     def __init__(
-        self, *, least: int = 3, weight: float = 0.3, skip: int = 4, margin: float = 1.0
+        self, *, least: int = 2, weight: float = 0.3, skip: int = 6, margin: float = 1.0
     ) -> None:
         self._least = least
         self._weight = weight
         self._first_skip = self._skip = skip
         self._margin = margin
+        self._read = False  # the small model has read the prompt, or in a trial what it had missed
         self._seen = 0
         self._mean = 0.0
         self._paused = False
@@ -192,9 +213,8 @@ class PayGate:
         self._left -= 1
 
     def began(self) -> None:
-        """A trial, if paused: the next one is further away."""
+        """Should a trial never return, the next one is as far away."""
         if self._paused:
-            self._skip = min(2 * self._skip, 8 * self._first_skip)
             self._left = self._skip
 
     def failed(self) -> None:
@@ -205,13 +225,29 @@ class PayGate:
 
     def returned(self, trip: RoundTrip) -> None:
         """One more segment is measured."""
+        if self._paused:
+            self._tried(trip)
+            return
+        first, self._read = not self._read, True
+        if first and trip.saved < 0:
+            return
         self._seen += 1
-        first = self._seen == 1
-        self._mean += (1.0 if first else self._weight) * (trip.saved - self._mean)
-        if self._paused and self._mean > self._margin * trip.large_seconds:
-            self._paused = False
-            self._skip = self._first_skip
-        elif not self._paused and self._seen >= self._least and self._mean < 0:
-            self._paused = True
+        weight = 1.0 if self._seen == 1 else self._weight
+        self._mean += weight * (max(trip.saved, -trip.alone) - self._mean)
+        if self._mean < 0 and self._seen >= self._least:
+            self._paused, self._read = True, False
             self.pauses += 1
+            self._left = self._skip
+
+    def _tried(self, trip: RoundTrip) -> None:
+        if trip.saved > self._margin * trip.large_seconds:
+            self._paused, self._read = False, True
+            self._mean = trip.saved
+            self._skip = self._first_skip
+        elif not self._read and trip.seconds <= _HOPELESS * trip.alone:
+            self._read = True
+            self._left = 0  # its second segment decides
+        else:
+            self._read = False
+            self._skip = min(2 * self._skip, 8 * self._first_skip)
             self._left = self._skip

@@ -11,8 +11,10 @@ from relaygen.engines.base import Engine
 from relaygen.engines.completions import CompletionsEngine
 from relaygen.engines.detect import DetectedEngine
 from relaygen.engines.llama_server import LlamaServerEngine
+from relaygen.engines.sglang import SglangEngine
 from relaygen.engines.vllm import VllmEngine
 
+from .fake_sglang import sglang_playing, shape
 from .raw_server import raw
 from .replay import Reply, answer, asked, collect, data_in, load, playing, recorded
 from .vllm_replay import CHAT, vllm_playing
@@ -72,13 +74,15 @@ async def test_a_plain_server() -> None:
 
 
 @pytest.mark.parametrize("path", ["/model_info", "/get_model_info"])
-async def test_sglang_is_named(path: str) -> None:
-    async with playing() as server:
-        server.routes = {"/v1/models": CARD, path: answer({"model_path": "m"})}
-        with pytest.raises(EngineReplyError, match="is an SGLang server") as caught:
-            await DetectedEngine(server.url).info()
-        assert "completions" in caught.value.hint
-        assert (await DetectedEngine(server.url, kind="completions").info()).model == "m"
+async def test_sglang(path: str) -> None:
+    async with sglang_playing(**{"/model_info": NOTHING}) as server:
+        server.routes[path] = answer(shape("model_info"))
+        engine = DetectedEngine(server.url, template="{{ messages[0].content }}a")
+        assert (await engine.info()).kind == "sglang"
+        assert isinstance(engine.engine, SglangEngine)
+        prompt = await engine.render(Conversation((Message("user", "Hi"),)))
+        assert prompt.text == "Hia"
+        assert (await DetectedEngine(server.url, kind="completions").info()).model == "tiny"
 
 
 @pytest.mark.parametrize(
@@ -122,7 +126,7 @@ async def test_it_may_come_up_later() -> None:
 async def test_a_kind_that_is_given_is_not_looked_for() -> None:
     async with vllm_playing() as server:
         await DetectedEngine(server.url, kind="vllm").info()
-        assert not {"/props", "/version", "/model_info"} & {path for path, _ in server.calls}
+        assert not {"/props", "/model_info"} & {path for path, _ in server.calls}
 
 
 async def test_many_ask_at_once() -> None:
@@ -130,7 +134,7 @@ async def test_many_ask_at_once() -> None:
         engine = DetectedEngine(server.url)
         infos = await asyncio.gather(*[engine.info() for _ in range(5)])
         assert len({id(info) for info in infos}) == 1
-        assert [path for path, _ in server.calls].count("/version") == 1
+        assert [path for path, _ in server.calls].count("/props") == 1
 
 
 @pytest.mark.parametrize(

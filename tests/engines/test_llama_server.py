@@ -72,6 +72,8 @@ async def test_info() -> None:
         assert (await LlamaServerEngine(server.url).info()).vocabulary == info.vocabulary
         own = LlamaServerEngine(server.url, vocabulary=VOCABULARY)
         assert (await own.info()).vocabulary == VOCABULARY.fingerprint
+    async with playing(props=answer({**load("props"), "build_info": "b11549-a1"})) as server:
+        assert (await LlamaServerEngine(server.url).info()).version == "b11549-a1"
 
 
 async def test_another_vocabulary_has_another_fingerprint() -> None:

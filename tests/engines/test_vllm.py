@@ -61,6 +61,7 @@ async def test_info() -> None:
         info = await engine.info()
         assert (info.model, info.context, info.kind) == ("tiny", 512, "vllm")
         assert (info.stop_ids, info.text_only) == (True, False)
+        assert info.version == load("vllm/version")["version"]
         assert await engine.info() is info
         assert {fields["authorization"] for fields in server.headers} == {"bearer k"}
         assert info.vocabulary == (await VllmEngine(server.url).info()).vocabulary != ""

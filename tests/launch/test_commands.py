@@ -170,21 +170,16 @@ def test_llama_server() -> None:
 
 
 def test_the_relay_over_them() -> None:
-    assert relay_command(pair(QWEN), "vllm").argv == (
+    assert relay_command(pair(QWEN)).argv == (
         "relaygen", "serve", "--large", "http://127.0.0.1:8001",
         "--small", "http://127.0.0.1:8002", "--profile", QWEN,
     )  # fmt: skip
-    text = relay_command(pair(QWEN), "sglang", context=77)
-    assert after(text, "--large-engine") == after(text, "--small-engine") == "completions"
-    assert after(text, "--small-context") == "77"
-    assert after(relay_command(pair(QWEN), "sglang"), "--large-context") == "40960"
-    assert "--template" in text.argv
 
 
 def test_remarks() -> None:
     assert remarks("vllm", both()) == remarks("llama-server", both()) == []
     assert any("min_p" in each for each in remarks("vllm", both("none", "ngram")))
     assert any("margins" in each for each in remarks("llama-server", both("draft")))
-    assert any("text mode" in each for each in remarks("sglang", both()))
+    assert any("experimental" in each for each in remarks("sglang", both()))
     assert not any("CUDA" in each for each in remarks("sglang", both("draft")))
     assert any("CUDA" in each for each in remarks("sglang", both("ngram")))

@@ -73,12 +73,17 @@ def constrained(constraint: Constraint) -> dict[str, Any]:
     if kind == "grammar":
         return {"grammar": value}
     if kind == "choice":
-        return {"grammar": "root ::= " + " | ".join(map(_literal, value))}
+        return {"grammar": choice_grammar(value)}
     raise EngineReplyError(
         f"llama-server has no constraint of the kind {kind!r}",
         hint="use json_schema, json_object, choice or grammar",
         refused=True,
     )
+
+
+def choice_grammar(texts: Sequence[str]) -> str:
+    """A grammar of exactly these texts."""
+    return "root ::= " + " | ".join(map(_literal, texts))
 
 
 def _literal(text: str) -> str:

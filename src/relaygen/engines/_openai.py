@@ -13,7 +13,7 @@ from ._repair import spread
 if TYPE_CHECKING:
     from typing import TypeGuard
 
-_ID = "token_id:"
+ID = "token_id:"
 _PROMPT, _SHORT = b'"prompt_token_ids":[', 1024
 _Top = tuple[tuple[int, float], ...]
 _Named = list[tuple[int, bytes]]
@@ -138,6 +138,8 @@ class IdReader:
             (id,) = choice["token_ids"]
             data = self._known.get(id)
             if data is None or self._run or choice["finish_reason"] is not None:
+                return None
+            if chunk.get("usage"):
                 return None
             text = choice["text"]
         except (LookupError, TypeError, ValueError):
@@ -274,7 +276,7 @@ class IdReader:
             ) from None
 
     def _best(self, entry: dict[str, float]) -> _Top:
-        found = [(int(name.removeprefix(_ID)), float(value)) for name, value in entry.items()]
+        found = [(int(name.removeprefix(ID)), float(value)) for name, value in entry.items()]
         found.sort(key=lambda each: -each[1])
         return tuple(found[: self._request.top])
 

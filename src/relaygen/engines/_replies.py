@@ -13,6 +13,9 @@ _TRANSIENT = (429, 500, 502, 503, 504)
 
 _REFUSALS = (400, 413, 422)
 
+_TOO_LONG = ("maximum context length", "model's context length", "maximum allowed length")
+"""What vLLM and SGLang say of a prompt that does not fit."""
+
 _decode = json.JSONDecoder().raw_decode
 
 
@@ -98,12 +101,12 @@ class Replies:
                 role=self.role,
                 hint="start the engine with a larger context (--ctx), or shorten the prompt",
             )
-        if status == 400 and "maximum context length" in message:
+        if status == 400 and any(words in message for words in _TOO_LONG):
             return ContextLengthError(
                 message,
                 role=self.role,
-                hint="start the engine with a larger context (--max-model-len), or shorten the "
-                "prompt",
+                hint="start the engine with a larger context (vLLM: --max-model-len, SGLang: "
+                "--context-length), or shorten the prompt",
             )
         if status in (401, 403):
             return EngineError(

@@ -212,6 +212,7 @@ class Wire:
         ids: tuple[int, ...] | None = None,
         extra: Mapping[str, str] | None = None,
         trim: Callable[[bytes], bytes] | None = None,
+        prompt: str = "prompt",
     ) -> Events:
         """The beginning of an event stream.
 
@@ -222,13 +223,15 @@ class Wire:
             ids: the prompt, where it is one of token ids; then it is not in the body.
             extra: further headers.
             trim: takes out of an event's JSON what nobody reads.
+            prompt: what the route calls the ids.
 
         Raises:
             EngineError: see `call`.
         """
         raw = json.dumps(body, separators=(",", ":")).encode()
         if ids is not None:
-            raw = b'%b,"prompt":[%b]}' % (raw[:-1], self._written(session, ids))
+            written = self._written(session, ids)
+            raw = b'%b,"%b":[%b]}' % (raw[:-1], prompt.encode(), written)
         try:
             reply = await self._transports.get().send(
                 "POST", path, self._fields(session, extra), raw, limit=self._first

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from .._errors import EngineReplyError, UsageError
 from .._types import Conversation, Delta, EngineInfo, Prompt, SegmentRequest
@@ -16,10 +16,10 @@ from .base import Engine
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-Kind = Literal["auto", "vllm", "llama-server", "completions"]
+Kind = Literal["auto", "vllm", "llama-server", "sglang", "completions"]
 """Which adapter talks to a server; ``auto`` finds it out."""
 
-_KINDS = ("auto", "vllm", "llama-server", "completions")
+_KINDS: tuple[Kind, ...] = get_args(Kind)
 
 
 class DetectedEngine:
@@ -33,7 +33,7 @@ class DetectedEngine:
         kind: what it is; ``auto`` asks it.
         model: the served name, where the server has several.
         context: see `CompletionsEngine`; other servers tell.
-        template: see `CompletionsEngine`; other servers have one.
+        template: see `CompletionsEngine`; other servers have one, but for old ones of SGLang.
         options: see `WireOptions`.
 
     Raises:
@@ -156,6 +156,12 @@ class DetectedEngine:
             from .llama_server import LlamaServerEngine
 
             return LlamaServerEngine(self.url, model=self._model, **self._options)
+        if kind == "sglang":
+            from .sglang import SglangEngine
+
+            return SglangEngine(
+                self.url, model=self._model, template=self._template, **self._options
+            )
         from .completions import CompletionsEngine
 
         return CompletionsEngine(
@@ -176,11 +182,7 @@ class DetectedEngine:
             return "llama-server"  # which loads its model
         for path in ("/model_info", "/get_model_info"):
             if "model_path" in await self._answer(path):
-                raise EngineReplyError(
-                    f"{self.url} is an SGLang server, whose token ids are not read yet",
-                    role=self._wire.role,
-                    hint="use it in text mode: the kind 'completions', with a chat template",
-                )
+                return "sglang"
         if "version" in await self._answer("/version"):
             return "vllm"
         models = await self._answer("/v1/models", must=True)
@@ -189,7 +191,7 @@ class DetectedEngine:
         raise EngineReplyError(
             f"{self.url} is no inference server: it has none of /props, /version and /v1/models",
             role=self._wire.role,
-            hint="give the address of a vLLM server or a llama-server, without a path",
+            hint="give the address of a vLLM or SGLang server or a llama-server, without a path",
         )
 
     async def _answer(self, path: str, *, must: bool = False) -> dict[str, Any]:

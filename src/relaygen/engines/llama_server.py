@@ -130,7 +130,13 @@ class LlamaServerEngine:
                 self._slots = Slots(total)
                 name = name.replace("\\", "/").split("/")[-1] if name.endswith(".gguf") else name
                 self._info = EngineInfo(
-                    name, context, vocabulary, slots=total, kind="llama-server", drafts=drafts
+                    name,
+                    context,
+                    vocabulary,
+                    slots=total,
+                    kind="llama-server",
+                    drafts=drafts,
+                    version=str(props.get("build_info") or ""),
                 )
         return self._info
 

@@ -2,30 +2,28 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-import re
 import secrets
 from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
-from .._errors import ContextLengthError, EngineError, EngineReplyError, EngineUnreachableError
-from .._types import Conversation, Delta, End, EngineInfo, Message, Piece, Prompt, SegmentRequest
-from ._chat import as_json, split
+from .._errors import ContextLengthError, EngineReplyError, EngineUnreachableError
+from .._types import Conversation, Delta, EngineInfo, Message, Prompt, SegmentRequest
+from ._cards import card, short_name
+from ._chat import as_json
 from ._fingerprint import fingerprint, probe_text
+from ._id_stream import read_deltas
 from ._openai import IdReader, body, without_prompt
 from ._pieces import RemotePieces, ids_of
 from ._scoring import Expected, check_fits, data_of, parse_vllm_scores
-from ._wire import Events, Wire, WireOptions
+from ._server_text import ServerText
+from ._wire import Wire, WireOptions
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 _KEEP_S = 3.0
 """vLLM closes an unused connection after 5 s."""
-
-_MARKER = re.compile(r"<[^<>\s]+>|\[[^\[\]\s]+\]")
-"""What may be a special token: the server parses those in any text."""
 
 
 class VllmEngine:
@@ -45,9 +43,8 @@ class VllmEngine:
         self._role = options.get("role", "")
         self._asked = model
         self._model = model or ""
-        self._pieces = RemotePieces(self._plain, self._detokenize, self._role)
-        self._specials: dict[str, bool] = {}
-        self._spaced: bool | None = None
+        self._text = ServerText(self._encode, self._detokenize, self._template)
+        self._pieces = RemotePieces(self._text.plain, self._detokenize, self._role)
         self._info: EngineInfo | None = None
 
     @property
@@ -68,7 +65,7 @@ class VllmEngine:
             if status == 503:
                 raise EngineUnreachableError(f"{self.url} is not ready", role=self._role)
             models = await self._wire.get("/v1/models")  # the only one of these that wants the key
-            found = self._served(models)
+            found = card(models, self._asked, self.url, self._role)
             try:
                 self._model, context = str(found["id"]), int(found["max_model_len"])
             except (KeyError, TypeError, ValueError):
@@ -78,26 +75,17 @@ class VllmEngine:
                     hint="give the address of a vLLM server, or use the kind 'completions'",
                 ) from None
             ids = await self._ids({"prompt": probe_text(), "add_special_tokens": False})
-            name = self._model.replace("\\", "/").rstrip("/")
-            name = name.split("/")[-1] if name.startswith(("/", ".")) else name
+            _, told = await self._wire.probe("/version")
             self._info = EngineInfo(
-                name, context, fingerprint(ids), rollback="free", stop_ids=True, kind="vllm"
+                short_name(self._model),
+                context,
+                fingerprint(ids),
+                rollback="free",
+                stop_ids=True,
+                kind="vllm",
+                version=str(told.get("version") or ""),
             )
         return self._info
-
-    def _served(self, models: Any) -> dict[str, Any]:
-        listed = models.get("data") if isinstance(models, dict) else None
-        cards = [card for card in listed or () if isinstance(card, dict)]
-        for card in cards:
-            if self._asked is None or card.get("id") == self._asked:
-                return card
-        if cards:
-            raise EngineReplyError(
-                f"{self.url} does not serve {self._asked}",
-                role=self._role,
-                hint=f"it serves {', '.join(str(card.get('id')) for card in cards)}",
-            )
-        return {}
 
     async def _named(self) -> str:
         """The served model's name."""
@@ -110,8 +98,8 @@ class VllmEngine:
         sent = {"model": await self._named(), **asked}
         return ids_of(await self._wire.post("/tokenize", sent), self._wire)
 
-    async def _plain(self, text: str) -> tuple[int, ...]:
-        return await self._ids({"prompt": text, "add_special_tokens": False})
+    async def _encode(self, text: str, begin: bool) -> tuple[int, ...]:
+        return await self._ids({"prompt": text, "add_special_tokens": begin})
 
     async def _detokenize(self, ids: Sequence[int]) -> str:
         sent = {"model": await self._named(), "tokens": ids}
@@ -124,34 +112,16 @@ class VllmEngine:
     async def render(self, conversation: Conversation) -> Prompt:
         """The conversation in the model's chat template, as the server's chat route renders it.
 
-        A final assistant message is left open: it is appended to the rendering of the rest, as
-        `LlamaServerEngine.render` does.
+        A final assistant message is left open.
 
         Raises:
             EngineError: the server does not answer, or the template refuses the conversation.
             UsageError: a final assistant message that cannot be continued.
         """
-        raw = conversation.raw
-        if raw is not None:
-            if isinstance(raw, str):
-                return Prompt(
-                    await self._ids({"prompt": raw, "add_special_tokens": True}), raw, raw
-                )
-            text = await self._detokenize(raw)
-            return Prompt(raw, text, text)
-        messages, begun = split(conversation)
-        closed_ids, ids = await asyncio.gather(
-            self._template(messages, conversation, opened=False),
-            self._template(messages, conversation, opened=True),
-        )
-        closed, text = await asyncio.gather(self._detokenize(closed_ids), self._detokenize(ids))
-        assistant = text.removeprefix(closed) if text.startswith(closed) else ""
-        if begun:
-            ids = await self._extended(ids, text, begun)
-        return Prompt(ids, text + begun, assistant + begun)
+        return await self._text.render(conversation)
 
     async def _template(
-        self, messages: list[Message], conversation: Conversation, *, opened: bool
+        self, messages: list[Message], conversation: Conversation, opened: bool
     ) -> tuple[int, ...]:
         asked: dict[str, Any] = {
             "messages": [as_json(each) for each in messages],
@@ -162,11 +132,6 @@ class VllmEngine:
             asked["tools"] = [dict(each) for each in conversation.tools]
         return await self._ids(asked)
 
-    async def _extended(self, ids: tuple[int, ...], text: str, begun: str) -> tuple[int, ...]:
-        """The ids of both texts, cut as one where the server gives the same ids for the first."""
-        alone, whole = await asyncio.gather(self._plain(text), self._plain(text + begun))
-        return whole if alone == ids else ids + await self.tokenize(begun, special=True)
-
     async def tokenize(self, text: str, *, special: bool = False) -> tuple[int, ...]:
         """Ids of `text` as a continuation: no BOS, and no space that is not in it.
 
@@ -176,35 +141,7 @@ class VllmEngine:
         Raises:
             EngineError: the server does not answer.
         """
-        if not text:
-            return ()
-        parts = [text] if special else await self._harmless(text)
-        found: list[int] = []
-        for part in parts:
-            found += await self._continuation(part)
-        return tuple(found)
-
-    async def _harmless(self, text: str) -> list[str]:
-        cuts = []
-        for match in _MARKER.finditer(text):
-            marker = match.group()
-            if marker not in self._specials:
-                self._specials[marker] = len(await self._continuation(marker)) == 1
-            if self._specials[marker]:
-                cuts.append(match.start() + 1)
-        return [
-            text[start:stop] for start, stop in zip([0, *cuts], [*cuts, len(text)], strict=True)
-        ]
-
-    async def _continuation(self, text: str) -> tuple[int, ...]:
-        if self._spaced is None:  # some tokenizers put a space before a text
-            line, both = await asyncio.gather(self._plain("\n"), self._plain("\na"))
-            self._spaced = both[len(line) :] != await self._plain("a")
-        if self._spaced:  # a line break takes the space, and no token spans it
-            line, both = await asyncio.gather(self._plain("\n"), self._plain("\n" + text))
-            if both[: len(line)] == line:
-                return both[len(line) :]
-        return await self._plain(text)
+        return await self._text.tokenize(text, special=special)
 
     async def stream(self, request: SegmentRequest) -> AsyncGenerator[Delta, None]:
         """Generate. Closing the generator closes the connection, which aborts at once.
@@ -235,40 +172,10 @@ class VllmEngine:
             extra={"X-Request-Id": secrets.token_hex(16)},
             trim=without_prompt,
         )
-        pieces: list[Piece] = []
-        try:
-            while batch := await events.read():
-                pieces = await _pieces(reader, batch)
-                if reader.finished:  # the last tokens come with the end: nothing is left to abort
-                    await self._usage(events, reader)
-                    break
-                if pieces:
-                    yield Delta(tuple(pieces))
-        finally:
-            events.close()
-        if not reader.finished:
-            raise EngineReplyError(
-                "the stream stopped without its last chunk", role=self._role, retryable=True
-            )
-        end: End = "turn" if reader.turn else "hint" if reader.hint else "length"
-        if end == "length" and limit < request.max_tokens:
-            end = "context"
-        yield Delta(
-            tuple(pieces),
-            end,
-            cached=reader.cached,
-            evaluated=reader.evaluated,
-            drafted=reader.drafted,
-            accepted=reader.accepted,
-        )
-
-    @staticmethod
-    async def _usage(events: Events, reader: IdReader) -> None:
-        """What follows the last tokens; nothing of it is needed."""
-        with contextlib.suppress(EngineError):
-            while batch := await events.read():
-                await _pieces(reader, batch)
-            await events.drain()
+        cut = limit < request.max_tokens
+        async with aclosing(read_deltas(events, reader, cut=cut, role=self._role)) as deltas:
+            async for delta in deltas:
+                yield delta
 
     async def score(
         self, ids: Sequence[int], start: int, session: str
@@ -309,14 +216,3 @@ class VllmEngine:
     async def aclose(self) -> None:
         """Close the connections. Safe to call twice; a later call opens new ones."""
         await self._wire.aclose()
-
-
-async def _pieces(reader: IdReader, batch: list[dict[str, Any]]) -> list[Piece]:
-    found: list[Piece] = []
-    for chunk in batch:
-        piece = reader.quick(chunk)
-        if piece is not None:
-            found.append(piece)
-        else:
-            found += await reader.read(chunk)
-    return found

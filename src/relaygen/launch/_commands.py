@@ -150,17 +150,12 @@ def _llama(served: Served, port: int, context: int, spec: Spec, drafter: str) ->
     )  # fmt: skip
 
 
-def relay_command(pair: KnownPair, engine: EngineName, *, context: int | None = None) -> Command:
+def relay_command(pair: KnownPair) -> Command:
     """What serves the pair over those two servers."""
     argv = ["relaygen", "serve"]
     for role in ROLES:
         argv += [f"--{role}", f"http://127.0.0.1:{PORTS[role]}"]
     argv += ["--profile", pair.name]
-    if engine == "sglang":  # its token ids are not read: text goes back and forth
-        for role in ROLES:
-            argv += [f"--{role}-engine", "completions"]
-            argv += [f"--{role}-context", str(context or pair.context)]
-        argv += ["--template", "CHAT_TEMPLATE.jinja"]
     return Command(tuple(argv))
 
 
@@ -170,8 +165,9 @@ def remarks(engine: EngineName, specs: Mapping[Role, Spec]) -> list[str]:
     found = []
     if engine == "sglang":
         found.append(
-            "relaygen reads no token ids of SGLang: text mode needs the chat template as a file"
+            "relaygen's SGLang adapter is experimental: made from the source of 0.5.23, never run"
         )
+        found.append("SGLang draws by a seed only with --enable-deterministic-inference")
         if "ngram" in specs.values():
             found.append("SGLang's NGRAM runs on CUDA only")
     if engine == "vllm" and speculating:
