@@ -52,6 +52,16 @@ def test_the_shape_of_chunks() -> None:
         ]
 
 
+def test_a_model_that_does_not_think_answers_at_once() -> None:
+    answer = TRACE.text.split("</think>")[1].lstrip()
+    with engine(template="plain") as client:
+        assert content(client) == answer
+        assert content(client, chat_template_kwargs={"enable_thinking": False}) == answer
+        begun = {"role": "assistant", "content": answer[:9]}
+        options = {"continue_final_message": True, "add_generation_prompt": False}
+        assert content(client, begun, **options) == answer[9:]
+
+
 def test_a_final_message_is_continued() -> None:
     with engine() as client:
         options = {"continue_final_message": True, "add_generation_prompt": False}

@@ -22,6 +22,7 @@ from relaygen.mock import MockConfig
         {"regroup": 0},
         {"context": 0},
         {"match": "words"},
+        {"template": "closed"},
     ],
 )
 def test_values_out_of_range(wrong: dict[str, Any]) -> None:

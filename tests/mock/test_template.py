@@ -23,6 +23,11 @@ def test_thinking_switched_off_is_closed_at_once() -> None:
     assert render([USER], kwargs={"enable_thinking": True}) == render([USER])
 
 
+def test_a_plain_template_has_nothing_to_close() -> None:
+    plain = render([USER], kwargs={"enable_thinking": False}, plain=True)
+    assert plain == render([USER])
+
+
 def test_a_final_message_is_left_open() -> None:
     prompt = render([USER, {"role": "assistant", "content": "We"}], continue_final=True)
     assert prompt.endswith("<|im_start|>assistant\nWe")

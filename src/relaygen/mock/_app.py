@@ -56,7 +56,7 @@ def make_app(config: MockConfig) -> App:
         check_model(engine, body)
         special = body.get("add_special_tokens")
         if "messages" in body:
-            ids = vocabulary.encode(render_body(body), special=True)
+            ids = vocabulary.encode(render_body(engine, body), special=True)
         elif isinstance(body.get("prompt"), str):
             ids = vocabulary.encode(body["prompt"], special=True)
             if special in (None, True):

@@ -37,6 +37,8 @@ class MockConfig:
         split: cut the trace's longer tokens in two: a different vocabulary for the same text.
         match: what the ids of a request are compared by: ``ids`` with the trace's own, or ``text``,
             which is what a pair with different vocabularies needs.
+        template: ``thinking`` lets the model think in the trace's tags; with ``plain`` there is no
+            thinking, whatever a request asks for, and a chat plays the trace's answer only.
         api_key: guards ``/v1``; "" for none.
         failures: planned ones.
 
@@ -61,6 +63,7 @@ class MockConfig:
     max_stops: int = 4
     split: bool = False
     match: Literal["ids", "text"] = "ids"
+    template: Literal["thinking", "plain"] = "thinking"
     api_key: str = ""
     failures: tuple[Failure, ...] = ()
 
@@ -76,3 +79,5 @@ class MockConfig:
                 raise UsageError(f"{name} must be at least 1, not {getattr(self, name)}")
         if self.match not in ("ids", "text"):
             raise UsageError(f"match must be ids or text, not {self.match!r}")
+        if self.template not in ("thinking", "plain"):
+            raise UsageError(f"template must be thinking or plain, not {self.template!r}")

@@ -33,7 +33,9 @@ class Engine:
         trace = config.trace if isinstance(config.trace, Trace) else load_trace(config.trace)
         self.trace = trace.split() if config.split else trace
         self.vocabulary = Vocabulary(self.trace)
-        self.player = Player(self.trace, self.vocabulary, config.match)
+        self.player = Player(
+            self.trace, self.vocabulary, config.match, plain=config.template == "plain"
+        )
         self.cache = PrefixCache(config.kv_tokens)
         self.log = Log()
         self.failures = FailurePlan()

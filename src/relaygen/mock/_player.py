@@ -41,13 +41,27 @@ class Player:
 
     The trace begins behind the last opening of an assistant turn. A prompt without one is known
     from its tokenization or from the first request with it.
+
+    Args:
+        trace: what is said.
+        vocabulary: in which ids.
+        match: see `MockConfig`.
+        plain: behind the opening comes the trace's answer only.
     """
 
-    def __init__(self, trace: Trace, vocabulary: Vocabulary, match: Literal["ids", "text"]) -> None:
+    def __init__(
+        self,
+        trace: Trace,
+        vocabulary: Vocabulary,
+        match: Literal["ids", "text"],
+        *,
+        plain: bool = False,
+    ) -> None:
         self.ids = [vocabulary.trace_id(token) for token in trace.tokens]
         self._trace, self._data = trace, trace.data
         self._vocabulary = vocabulary
         self._match = match
+        self._plain = plain
         self._head = vocabulary.head("assistant")
         self._closed = vocabulary.encode(NO_THINKING, special=True)
         self._prompts: OrderedDict[bytes, None] = OrderedDict()
@@ -74,7 +88,7 @@ class Player:
         start = self._behind_head(ids)
         if start is None:
             return self._locate_raw(ids, text)
-        begin = 0
+        begin = self._answer() if self._plain else 0
         closed = len(self._closed)
         if ids[start : start + closed] == self._closed and self.ids[:closed] != self._closed:
             start += closed

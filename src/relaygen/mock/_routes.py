@@ -244,7 +244,7 @@ class ChatRoute(CompletionRoute):
         Raises:
             BadRequestError: it makes no sense.
         """
-        text = render_body(body)
+        text = render_body(self._engine, body)
         asked = whole(body, "max_completion_tokens")
         shown = bool(body.get("logprobs"))
         return read_call(
@@ -258,7 +258,7 @@ class ChatRoute(CompletionRoute):
         )
 
 
-def render_body(body: Mapping[str, Any]) -> str:
+def render_body(engine: Engine, body: Mapping[str, Any]) -> str:
     """The chat prompt of a body with ``messages``.
 
     Raises:
@@ -278,6 +278,7 @@ def render_body(body: Mapping[str, Any]) -> str:
             continue_final=bool(continue_final),
             tools=body.get("tools") or (),
             kwargs=body.get("chat_template_kwargs"),
+            plain=engine.config.template == "plain",
         )
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
         raise BadRequestError(f"the chat template failed: {error}", param="messages") from None

@@ -23,6 +23,7 @@ def render(
     continue_final: bool = False,
     tools: Sequence[Mapping[str, Any]] = (),
     kwargs: Mapping[str, Any] | None = None,
+    plain: bool = False,
 ) -> str:
     """The prompt's text.
 
@@ -32,6 +33,7 @@ def render(
         continue_final: leave the last message open instead.
         tools: function definitions.
         kwargs: the template's own; ``enable_thinking`` False closes the thinking at once.
+        plain: of a model that does not think, so that there is nothing to close.
 
     Raises:
         ValueError: there is no message, or one is malformed.
@@ -52,7 +54,7 @@ def render(
     prompt += "<|im_end|>\n"
     if generation:
         prompt += "<|im_start|>assistant\n"
-        if (kwargs or {}).get("enable_thinking") is False:
+        if not plain and (kwargs or {}).get("enable_thinking") is False:
             prompt += NO_THINKING
     return prompt
 

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from relaygen import EngineReplyError, EngineUnreachableError, UsageError
+from relaygen._checks import Finding, check_pair
 from relaygen._types import Delta, EngineInfo, Role, SegmentRequest
 from relaygen.engines.base import Engine
 from relaygen.engines.scripted import ScriptedEngine
-from relaygen.serve._checks import Answering, Finding, check_pair
 
 
 class Served(ScriptedEngine):
@@ -158,8 +158,9 @@ def test_a_cache_that_finds_nothing_is_named_with_the_flag(kind: str, flag: str)
 
 def test_hidden_counts_are_timed_and_the_flag_is_named() -> None:
     findings = check(Served(cached=None, slow=0.3, kind="vllm"), Served())
-    (line,) = lines(findings, "warning")
+    (line,) = lines(findings, "note")
     assert "--enable-prompt-tokens-details" in line
+    assert not lines(findings, "warning")
     assert any("prefix cache on: " in line and " ms, then " in line for line in lines(findings))
 
 
@@ -178,53 +179,6 @@ def test_a_text_only_engine_is_sent_text() -> None:
     small = ScriptedEngine(free=lambda text: " yes", text_only=True)
     check(Served(), small)
     assert [bool(request.text) and not request.ids for request in small.requests] == [True, True]
-
-
-# Whether an engine answers now.
-
-
-def test_many_questions_are_one() -> None:
-    async def scenario() -> tuple[list[str], int]:
-        engine = Served()
-        answering = Answering(engine)
-        answers = await asyncio.gather(*(answering.ask() for _ in range(50)))
-        answers.append(await answering.ask())
-        return answers, engine.asked
-
-    answers, asked = asyncio.run(scenario())
-    assert set(answers) == {""}
-    assert asked == 1
-
-
-def test_why_it_does_not_answer_without_its_address() -> None:
-    answer = asyncio.run(Answering(Absent()).ask())
-    assert answer == "its server cannot be reached"
-
-
-def test_a_text_only_engine_generates_a_token() -> None:
-    engine = ScriptedEngine(free=lambda text: " yes", text_only=True)
-    assert asyncio.run(Answering(engine).ask()) == ""
-    assert [request.max_tokens for request in engine.requests] == [1]
-
-
-def test_an_answer_that_takes_long_is_waited_for_by_the_next_who_asks() -> None:
-    class Starting(ScriptedEngine):
-        starts = 0
-
-        async def info(self) -> EngineInfo:
-            self.starts += 1
-            await asyncio.sleep(0.3)
-            return await super().info()
-
-    async def scenario() -> None:
-        engine = Starting()
-        answering = Answering(engine, patience=0.05)
-        assert await answering.ask() == "no answer within 0.05 s"
-        while (answer := await answering.ask()) != "":
-            assert answer == "no answer within 0.05 s"
-        assert engine.starts == 1
-
-    asyncio.run(scenario())
 
 
 def test_a_chat_template_that_is_missing_shows_at_the_start() -> None:

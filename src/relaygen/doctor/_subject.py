@@ -1,0 +1,245 @@
+"""One engine under examination: short requests, and what they show."""
+
+from __future__ import annotations
+
+import statistics
+import time
+import uuid
+from collections.abc import Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Literal
+
+from .._checks import FILLER
+from .._types import Conversation, EngineInfo, Prompt, Sampling, SegmentRequest
+from ..engines._margins import margins_are_raw
+from ..engines.base import Engine
+from ._report import Rollback, Speed
+
+_GREEDY = Sampling(temperature=0.0, top_p=1.0, top_k=0)
+_GROWTH = 48
+"""Tokens by which a text grows where reading is measured: about one long delegated segment."""
+_WRITTEN = 8
+_LETTERS = 4  # of a token, where an engine hides its tokens
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """One request's answer.
+
+    Attributes:
+        first_s, whole_s: seconds to the first token, and to the end.
+        decode_ms: milliseconds per token, see `_decode_ms`; None before two tokens.
+        ids: of the tokens; empty where the engine hides them.
+        text: of the tokens.
+        cached, evaluated: prompt tokens; None where hidden.
+        drafted: whether tokens were guessed.
+    """
+
+    first_s: float
+    whole_s: float
+    decode_ms: float | None
+    ids: tuple[int, ...]
+    text: str
+    cached: int | None
+    evaluated: int | None
+    drafted: bool
+
+
+async def heard(engine: Engine, request: SegmentRequest) -> Heard:
+    """Ask and listen to the end.
+
+    Raises:
+        EngineError: the engine fails.
+    """
+    began = time.perf_counter()
+    first = last = 0.0
+    sizes: list[int] = []
+    ids: list[int] = []
+    data = b""
+    cached = evaluated = None
+    drafted = False
+    async with aclosing(engine.stream(request)) as deltas:
+        async for delta in deltas:
+            if delta.pieces:
+                last = time.perf_counter() - began
+                first = first or last
+                sizes.append(len(delta.pieces))
+                ids += [piece.id for piece in delta.pieces if piece.id is not None]
+                data += b"".join(piece.data for piece in delta.pieces)
+            cached = delta.cached if delta.cached is not None else cached
+            evaluated = delta.evaluated if delta.evaluated is not None else evaluated
+            drafted = drafted or bool(delta.drafted)
+    whole = time.perf_counter() - began
+    return Heard(
+        first or whole,
+        whole,
+        _decode_ms(sizes, first, last),
+        tuple(ids),
+        data.decode(errors="replace"),
+        cached,
+        evaluated,
+        drafted,
+    )
+
+
+def _decode_ms(sizes: Sequence[int], first: float, last: float) -> float | None:
+    """Of the tokens behind the first chunk; where all came in one, of the whole wait.
+
+    Args:
+        sizes: tokens of each chunk.
+        first, last: seconds to the first and to the last chunk.
+    """
+    later = sum(sizes[1:])
+    if later:
+        return 1000.0 * (last - first) / later
+    return 1000.0 * last / sizes[0] if sizes and sizes[0] > 1 else None
+
+
+class Subject:
+    """An engine and a text of its own, which only grows.
+
+    Args:
+        engine: what is examined.
+        info: what it says of itself.
+        tokens: length of the text to begin with; at most half of the engine's context.
+    """
+
+    def __init__(self, engine: Engine, info: EngineInfo, *, tokens: int) -> None:
+        self._engine, self._info = engine, info
+        self._tokens = min(tokens, info.context // 2)
+        self._growth = min(_GROWTH, max(1, info.context // 16))
+        self._key = uuid.uuid4().hex
+        self._ids: tuple[int, ...] = ()
+        self._text = ""
+
+    @property
+    def _size(self) -> int:
+        return len(self._text) // _LETTERS if self._info.text_only else len(self._ids)
+
+    def _request(self, tokens: int) -> SegmentRequest:
+        hidden = self._info.text_only
+        return SegmentRequest(
+            () if hidden else self._ids,
+            tokens,
+            _GREEDY,
+            self._key,
+            text=self._text if hidden else None,
+            min_tokens=tokens,
+        )
+
+    async def _filling(self, name: str, tokens: int) -> str:
+        """About so many tokens that begin as nothing before did."""
+        size = len(FILLER) // _LETTERS
+        if not self._info.text_only:
+            size = len(await self._engine.tokenize(FILLER))
+        return f"{name}: " + FILLER * (2 + tokens // max(1, size))
+
+    async def prefix(self) -> tuple[Heard, Heard]:
+        """The same new text twice; the second time a prefix cache has it.
+
+        Raises:
+            EngineError: the engine fails.
+        """
+        text = await self._filling(self._key, self._tokens)
+        prompt = await self._engine.render(Conversation((), raw=text))
+        self._ids = prompt.ids[: self._tokens]
+        self._text = prompt.text[: self._tokens * _LETTERS]
+        first = await heard(self._engine, self._request(1))
+        return first, await heard(self._engine, self._request(1))
+
+    async def _grow(self) -> None:
+        more = " " + await self._filling(uuid.uuid4().hex, self._growth)
+        if self._info.text_only:
+            self._text += more[: self._growth * _LETTERS]
+        else:
+            self._ids += (await self._engine.tokenize(more))[: self._growth]
+
+    async def speed(self, rounds: int, decode_ms: float) -> Speed:
+        """How long it reads, with `prefix` done before.
+
+        The text grows and is asked about, and is asked about again as it is: what the first took
+        longer was reading; what the second took beyond one decode step, any request takes.
+
+        Args:
+            rounds: how often; medians count.
+            decode_ms: of a token, see `decoding`.
+
+        Raises:
+            EngineError: the engine fails.
+        """
+        read: list[float] = []
+        waited: list[float] = []
+        for _ in range(rounds):
+            await self._grow()
+            grown = await heard(self._engine, self._request(1))
+            again = await heard(self._engine, self._request(1))
+            more = (grown.evaluated or 0) - (again.evaluated or 0)
+            tokens = more if more > 0 else self._growth
+            read.append(max(0.0, 1000.0 * (grown.first_s - again.first_s) / tokens))
+            waited.append(1000.0 * again.first_s)
+        request = max(0.0, statistics.median(waited) - decode_ms)
+        return Speed(decode_ms, statistics.median(read), request, self._size)
+
+    async def rollback(self) -> Rollback:
+        """Write on, extend; drop the half of it and extend again; with `prefix` done before.
+
+        Raises:
+            EngineError: the engine fails.
+        """
+        if self._info.text_only:
+            return Rollback("unknown", None, None, self._size)
+        self._ids += (await heard(self._engine, self._request(_WRITTEN))).ids
+        extended = await heard(self._engine, self._request(_WRITTEN))
+        self._ids += extended.ids[: len(extended.ids) // 2]
+        dropped = await heard(self._engine, self._request(1))
+        counts = extended.evaluated, dropped.evaluated
+        return Rollback(_cost(*counts, self._size), *counts, self._size)
+
+    async def decoding(self, prompt: Prompt, tokens: int, rounds: int) -> list[Heard]:
+        """The same short generation a few times.
+
+        Raises:
+            EngineError: the engine fails.
+        """
+        key = uuid.uuid4().hex
+        hidden = self._info.text_only
+        request = SegmentRequest(
+            () if hidden else prompt.ids,
+            tokens,
+            _GREEDY,
+            key,
+            text=prompt.text if hidden else None,
+            min_tokens=tokens,
+        )
+        try:
+            return [await heard(self._engine, request) for _ in range(rounds)]
+        finally:
+            await self._engine.release(key)
+
+    async def margins(self, ids: Sequence[int]) -> bool | None:
+        """See `margins_are_raw`; None too where tokens are drafted or hidden.
+
+        Raises:
+            EngineError: the engine fails.
+        """
+        if self._info.drafts or self._info.text_only:
+            return None
+        key = uuid.uuid4().hex
+        try:
+            return await margins_are_raw(self._engine, ids, key)
+        finally:
+            await self._engine.release(key)
+
+    async def release(self) -> None:
+        """The engine may forget the text."""
+        await self._engine.release(self._key)
+
+
+def _cost(
+    extended: int | None, dropped: int | None, size: int
+) -> Literal["free", "costly", "unknown"]:
+    """Half of the text is more than any server's cache block, and a costly roll-back reads all."""
+    if extended is None or dropped is None or extended > size / 2:
+        return "unknown"
+    return "costly" if dropped - extended > size / 2 else "free"
