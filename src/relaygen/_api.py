@@ -36,7 +36,8 @@ class Relay:
 
     Args:
         large, small: an engine; the URL of a server; a GGUF path, a catalogue name or a hub
-            id (these run embedded); None for the embedded default.
+            id (these run embedded); ``module:function``, which makes an engine; None for the
+            embedded default.
         profile: a shipped profile's name, a file, or a `Profile`.
         policy: a policy, or its name with an option, for example ``random:0.3``.
         ctx: tokens of context of an embedded engine, per conversation.

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal
+from typing import Literal, cast
 
 from ._errors import UsageError
+from ._imported import is_import_path, made
 from ._types import Role
 from .engines.base import Engine
 from .engines.speculation import Speculation
 
 EngineSpec = Engine | str | Path | None
-"""An engine; the URL of a server; a GGUF path, catalogue name or hub id; None: the embedded
-default of that role."""
+"""An engine; the URL of a server; a GGUF path, catalogue name or hub id; ``module:function``, which
+makes an engine; None: the embedded default of that role."""
 
 SpeculationSpec = Speculation | Literal["draft", "ngram", "none"] | None
 """How an embedded model drafts; ``draft`` alone lets the small model draft for the large one."""
@@ -37,6 +38,8 @@ def make_engine(
         ModelError: the model file cannot be had.
         MissingExtraError: an optional dependency is not installed.
     """
+    if isinstance(spec, str) and is_import_path(spec):
+        spec = cast(Engine, made(spec, role, Engine))
     if spec is not None and not isinstance(spec, str | Path):
         if speculation is not None:
             raise UsageError(
@@ -102,12 +105,19 @@ def speculation_of(spec: SpeculationSpec, role: Role, small: EngineSpec) -> Spec
         )
     if isinstance(small, EmbeddedEngine):
         return replace(made, model=small.path)
-    if small is not None and (not isinstance(small, str | Path) or is_url(small)):
+    if small is not None and not is_embedded(small):
         raise UsageError(
             "the small model runs elsewhere, so its file is not at hand to draft",
             hint="use ngram, or name the model: Speculation('draft', model=FILE.gguf)",
         )
     return replace(made, model=resolve(str(small or EMBEDDED_SMALL.name)))
+
+
+def is_embedded(spec: EngineSpec) -> bool:
+    """Whether an engine is named by its model, which then runs in a child process here."""
+    if spec is None or isinstance(spec, Path):
+        return True
+    return isinstance(spec, str) and not is_url(spec) and not is_import_path(spec)
 
 
 def is_url(spec: EngineSpec) -> bool:

@@ -148,6 +148,7 @@ def suppressed(policy: Policy) -> tuple[str, ...]:
     return tuple(sorted(policy.suppressed)) if isinstance(policy, Suppressing) else ()
 
 
+@runtime_checkable
 class Policy(Protocol):
     """Configuration of a policy; stateless and shareable."""
 

@@ -1,7 +1,7 @@
 """Profiles: shipped ones by name, users' own by path; TOML, validated, versioned."""
 
 from ._load import load, names, parse, problems
-from ._policy import LEVELED, POLICIES, make_policy, notes, policy_at
+from ._policy import LEVELED, POLICIES, make_policy, notes, own_policy_at, policy_at
 
 __all__ = [
     "LEVELED",
@@ -10,6 +10,7 @@ __all__ = [
     "make_policy",
     "names",
     "notes",
+    "own_policy_at",
     "parse",
     "policy_at",
     "problems",

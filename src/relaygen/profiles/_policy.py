@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import cast
 
 from .._errors import UsageError
+from .._imported import is_import_path, made
 from .._profile import Profile
 from ..policies import (
     EntropyPolicy,
@@ -193,6 +195,20 @@ def policy_at(level: str | None, spec: str, profile: Profile) -> tuple[Profile, 
             hint="drop the level, or use the policy relay or margin",
         )
     return profile, policy
+
+
+def own_policy_at(level: str | None, spec: str, profile: Profile) -> tuple[Profile, Policy]:
+    """`policy_at` for whoever starts the program: ``module:function`` is a policy of their own.
+
+    Never for what a request says: it would run code of the sender's choice.
+
+    Raises:
+        UsageError: as `policy_at`, or there is no such function, or it makes no policy.
+    """
+    if not is_import_path(spec) or spec.partition(":")[0] in POLICIES:
+        return policy_at(level, spec, profile)
+    profile = profile if level is None else profile.at(level)
+    return profile, cast(Policy, made(spec, profile, Policy))
 
 
 def notes(profile: Profile, policy: Policy) -> tuple[str, ...]:
