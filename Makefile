@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
-.PHONY: demo test test-models test-vllm check mutants clean help
+.PHONY: demo test test-models test-vllm test-browser check mutants clean help
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*##/\t/' | expand -t 14
@@ -22,9 +22,13 @@ $(VENV)/.test: pyproject.toml | $(BIN)/python
 	$(PIP) install --editable '.[test]'
 	@touch $@ $(VENV)/.llama
 
+$(VENV)/.browser: pyproject.toml | $(BIN)/python
+	$(PIP) install --editable '.[browser]'
+	@touch $@ $(VENV)/.test $(VENV)/.llama
+
 $(VENV)/.dev: pyproject.toml | $(BIN)/python
 	$(PIP) install --editable '.[dev]'
-	@touch $@ $(VENV)/.test $(VENV)/.llama
+	@touch $@ $(VENV)/.browser $(VENV)/.test $(VENV)/.llama
 
 demo: $(VENV)/.llama ## fetch the embedded pair (1.6 GB, once) and relay a real question
 	@PATH="$(CURDIR)/$(BIN):$$PATH" sh scripts/demo
@@ -37,6 +41,9 @@ test-models: $(VENV)/.test ## real generations on the embedded pair
 
 test-vllm: $(VENV)/.test ## live tests against real vLLM servers on the CPU (Python 3.11, Linux x86-64)
 	@PATH="$(CURDIR)/$(BIN):$$PATH" PYTHON="$(PYTHON)" sh scripts/test-vllm
+
+test-browser: $(VENV)/.browser ## the playground in a headless Chromium, which must be installed
+	@PATH="$(CURDIR)/$(BIN):$$PATH" sh scripts/test-browser
 
 check: $(VENV)/.dev ## format, lint and types
 	@PATH="$(CURDIR)/$(BIN):$$PATH" sh scripts/check

@@ -25,6 +25,8 @@ HEAVY = (
     "math_verify",
     "matplotlib",
     "numpy",
+    "opentelemetry",
+    "prometheus_client",
     "pydantic",
     "rapidfuzz",
     "rich",
@@ -103,6 +105,19 @@ def test_evaluation_knows_of_calibration_its_candidates_only(path: Path) -> None
 def test_launch_commands_know_names_only(path: Path) -> None:
     for name in imported(path, top_level=False):
         assert name.startswith("launch") or name in ("_types", "_errors"), name
+
+
+@pytest.mark.parametrize("path", layer("doctor"), ids=lambda path: path.name)
+def test_the_doctor_knows_no_server_and_no_mock(path: Path) -> None:
+    for name in imported(path, top_level=False):
+        assert not name.startswith(("cli", "serve", "evaluate", "bench", "mock")), name
+
+
+@pytest.mark.parametrize("path", sorted(ROOT.glob("_*.py")), ids=lambda path: path.name)
+def test_what_all_share_knows_no_command_and_no_job(path: Path) -> None:
+    for name in imported(path, top_level=False):
+        jobs = ("cli.", "serve", "evaluate", "bench.", "calibrate", "doctor", "launch", "mock")
+        assert not name.startswith(jobs) or path.name == "__main__.py", name
 
 
 @pytest.mark.parametrize("path", layer("bench"), ids=lambda path: path.name)

@@ -14,13 +14,13 @@ class Step:
 
     Attributes:
         name: of the step: ``traces``, ``score`` and ``check`` are a calibration's, ``answers`` an
-            evaluation's, ``bench`` a benchmark's.
+            evaluation's, ``bench`` a benchmark's, ``doctor`` an examination's.
         done, total: traces or answers, those of an earlier run included.
         left: seconds that the rest will take, by what this run took so far; None while unknown.
         note: one line for the user, or "".
     """
 
-    name: Literal["traces", "score", "check", "answers", "bench"]
+    name: Literal["traces", "score", "check", "answers", "bench", "doctor"]
     done: int
     total: int
     left: float | None = None

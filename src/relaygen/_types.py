@@ -210,6 +210,8 @@ class EngineInfo:
     ``text_only``: the engine hides token ids, so requests carry text and pieces have no ids.
     ``stop_ids``: it can stop at given ids, so hints are of use. ``kind`` names the server.
     ``drafts``: it decodes speculatively, and tokens that were drafted come without candidates.
+    ``experimental``: the adapter was made from the server's source and never run against one.
+    ``version``: the server's, as it says it; "" where it does not.
     """
 
     model: str
@@ -221,6 +223,8 @@ class EngineInfo:
     stop_ids: bool = False
     kind: str = ""
     drafts: bool = False
+    experimental: bool = False
+    version: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -124,6 +124,7 @@ def test_every_flag_reaches_the_server(started: Started, tmp_path: Path) -> None
     result = call(
         *URLS, "--policy", "random:0.25", "--profile", "qwen3-32b+1.7b", "--host", "::1",
         "--port", "0", "--root-path", "/llm/", "--served-model-name", "pair",
+        "--otlp-endpoint", "http://otel:4318",
         "--reasoning-field", "both", "--annotate", "--strict", "--rescue", "--no-hints",
         "--default-max-tokens", "5", "--max-concurrent", "6", "--max-queue", "0",
         "--max-body", "7", "--write-timeout", "8", "--drain", "0", "--api-key-file", str(keys),
@@ -147,6 +148,7 @@ def test_every_flag_reaches_the_server(started: Started, tmp_path: Path) -> None
         drain=0,
         cors_origins=("a", "b"),
         root_path="/llm",
+        traces_url="http://otel:4318/v1/traces",
     )
     assert (started.address, started.policy) == (("::1", 0), "random:0.25")
     assert "/llm/v1, policy random:0.25, profile qwen3-32b+1.7b" in result.stderr
@@ -192,6 +194,35 @@ def test_headers_in_the_environment_are_one_a_line(started: Started) -> None:
     engine = started.relay.engines["large"]
     assert isinstance(engine, DetectedEngine)
     assert engine._options["headers"] == {"X-A": "{session}", "X-B": "two words"}
+
+
+def test_traces_are_asked_for_by_opentelemetrys_own_variable(started: Started) -> None:
+    assert call(env={"OTEL_EXPORTER_OTLP_ENDPOINT": "http://otel:4318"}).exit_code == 0
+    assert started.settings.traces_url == "http://otel:4318/v1/traces"
+    assert call(env={"RELAYGEN_SERVE_OTLP_ENDPOINT": "https://mine"}).exit_code == 0
+    assert started.settings.traces_url == "https://mine/v1/traces"
+
+
+def test_without_the_extra_traces_are_an_error_only_where_the_flag_asks(
+    started: Started, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[Settings] = []
+
+    def make_app(relay: Relay, settings: Settings, *, policy: str) -> object:
+        made.append(settings)
+        if settings.traces_url:
+            raise MissingExtraError("opentelemetry", extra="otel")
+        return object()
+
+    monkeypatch.setattr(_app, "make_app", make_app)
+    result = call("--otlp-endpoint", "http://otel:4318")
+    assert result.exit_code == 3
+    assert "hint: install it with: pip install 'relaygen[otel]'" in result.stderr
+    result = call(env={"OTEL_EXPORTER_OTLP_ENDPOINT": "http://otel:4318"})
+    assert result.exit_code == 0
+    assert "warning: no traces, which the environment asks for: opentelemetry" in result.stderr
+    assert "pip install 'relaygen[otel]'" in result.stderr
+    assert [settings.traces_url != "" for settings in made] == [True, True, False]
 
 
 def test_keys_come_from_the_environment(started: Started) -> None:

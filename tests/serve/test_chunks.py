@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relaygen import Text
+from relaygen._events import FellBack, HandedOff, Inserted, Probed, StageChanged
 from relaygen._types import Stage, ToolCall, Writer
 from relaygen.serve._chunks import Chunks, error_events
 from relaygen.serve._responses import Heading
@@ -67,6 +68,51 @@ def test_a_call(annotate: bool) -> None:
     assert ("relay" in filled) is annotate
     assert b'"index":1' in made.part(call, where).split(b"\n\n")[0].partition(b"tool_calls")[2]
     assert b'"content":"x"' in made.part(Content("x"), where)
+
+
+HANDED = HandedOff("large", "small", "delegate", "cue", "So", 12, 1, 0.25)
+
+
+@pytest.mark.parametrize(
+    ("event", "told"),
+    [
+        (
+            HANDED,
+            {
+                "event": "handoff",
+                "source": "large",
+                "target": "small",
+                "kind": "delegate",
+                "why": "cue",
+                "cue": "So",
+                "token": 12,
+                "discarded": 1,
+                "seconds": 0.25,
+            },
+        ),
+        (StageChanged("answer", 40), {"event": "stage", "stage": "answer", "token": 40}),
+        (
+            Inserted("end_of_thinking", "</think>", 2, "budget"),
+            {
+                "event": "insertion",
+                "marker": "end_of_thinking",
+                "text": "</think>",
+                "tokens": 2,
+                "why": "budget",
+            },
+        ),
+    ],
+)
+def test_what_happens_beside_the_text_is_told_without_text(event: Any, told: Any) -> None:
+    chunk = data(chunks().told(event))
+    assert chunk["relay"] == told
+    assert chunk["choices"] == [{"index": 0, "delta": {}, "logprobs": None, "finish_reason": None}]
+    assert chunks(annotate=False).told(event) == b""
+
+
+def test_what_names_an_engine_or_shows_nothing_is_not_told() -> None:
+    assert chunks().told(FellBack("small", "http://10.0.0.5:1 refused", 3)) == b""
+    assert chunks().told(Probed("small", 0.5, 0.1)) == b""
 
 
 def test_an_error_is_an_event_and_an_end() -> None:

@@ -64,8 +64,9 @@ def test_a_streamed_chat(served: tuple[Pair, openai.OpenAI]) -> None:
             answer += choice.delta.content or ""
             extra: dict[str, Any] = choice.delta.model_extra or {}
             reasoning += extra.get("reasoning_content", "")
-            if chunk.model_extra and choice.finish_reason is None and "relay" in chunk.model_extra:
-                writers.add(chunk.model_extra["relay"]["model"])
+            told: dict[str, Any] = (chunk.model_extra or {}).get("relay") or {}
+            if "model" in told:
+                writers.add(told["model"])
     assert (answer, reasoning, writers) == (ANSWER, REASONING, {"large", "small"})
     assert usage is not None
     assert usage.total_tokens == usage.prompt_tokens + usage.completion_tokens

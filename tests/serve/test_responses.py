@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -7,7 +8,7 @@ import pytest
 from relaygen._results import Finish, Generation, ModelUsage, Usage
 from relaygen._task import Task
 from relaygen._types import Conversation, Message, ToolCall
-from relaygen.policies import LargeOnly
+from relaygen.policies import LargeOnly, RandomPolicy
 from relaygen.serve._responses import (
     FINISH_REASONS,
     Heading,
@@ -74,6 +75,22 @@ def test_counts_add_up() -> None:
     assert relay["tokens"] == {"large": 5, "small": 3, "inserted": 2, "discarded": 1}
     assert relay["utilization"] == 5 / 8
     assert relay["notes"] == ["its server did something"]
+
+
+RELAYED = replace(ORDER, task=replace(ORDER.task, policy=RandomPolicy(0.5)))
+
+
+def test_the_estimate_for_the_large_model_alone_is_never_clipped() -> None:
+    large = ModelUsage(tokens=11, decoded=10, decode_seconds=1.0)
+    made = Usage(large=large, small=ModelUsage(tokens=10), seconds=4.2, first_token_seconds=0.1)
+    told = relay_dict(RELAYED, generation(made))["estimate"]
+    assert told == pytest.approx({"large_alone": 2.1, "speedup": 0.5})
+    assert relay_dict(ORDER, generation(made))["estimate"] == dict.fromkeys(told)
+
+
+def test_no_estimate_where_the_large_model_wrote_too_little() -> None:
+    told = relay_dict(RELAYED, generation(usage()))["estimate"]
+    assert told == {"large_alone": None, "speedup": None}
 
 
 @pytest.mark.parametrize("role", ["large", "small"])

@@ -100,6 +100,42 @@ def test_each_chunk_says_who_wrote_it_where_that_is_wanted(
     assert found[-1]["relay"]["handoffs"] == 5
 
 
+def test_each_handoff_comes_before_the_receivers_text() -> None:
+    found = stream(pair(), body={"relay": {"annotate": True}})
+    told = [chunk["relay"] for chunk in found if "relay" in chunk]
+    handed = [each for each in told if each.get("event") == "handoff"]
+    assert len(handed) == told[-1]["handoffs"] == 5
+    assert [each["cue"].strip() for each in handed if each["why"] == "cue"] == ["Now", "So"]
+    assert handed[-1]["why"] == "stage"
+    writer = "large"
+    for each in told[:-1]:
+        if each.get("event") == "handoff":
+            assert each["source"] == writer
+            writer = each["target"]
+        elif "model" in each:
+            assert each["model"] == writer
+    assert [each["stage"] for each in told if each.get("event") == "stage"] == ["answer"]
+    tokens = [each["token"] for each in handed]
+    assert tokens == sorted(tokens)
+    assert joined(found, "reasoning_content") == REASONING
+
+
+@pytest.mark.parametrize("tools", [{}, {"tools": [TOOL]}])
+def test_handoffs_are_told_with_tools_too(tools: dict[str, Any]) -> None:
+    found = stream(pair(), body={"relay": {"annotate": True}, **tools})
+    assert sum(chunk.get("relay", {}).get("event") == "handoff" for chunk in found) == 5
+    assert joined(found) == ANSWER
+
+
+def test_a_handoff_before_any_text_does_not_hide_a_failures_status() -> None:
+    error = EngineUnreachableError("http://gpu:1 refused", retryable=False)
+    large = ScriptedEngine(THINKING, failures=[Failure(error, request=None)])
+    small = ScriptedEngine(THINKING, failures=[Failure(error, request=None)])
+    served = pair(large=large, small=small, policy="entropy:step")
+    response = post(served, body={**STREAM, "relay": {"annotate": True}})
+    assert problem(response) == (503, None, "engine_unreachable")
+
+
 @pytest.mark.parametrize("field", ["reasoning", "both"])
 def test_the_reasonings_name(field: Any) -> None:
     found = stream(pair(settings=Settings(reasoning_field=field)))

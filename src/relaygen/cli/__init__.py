@@ -25,6 +25,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "calibrate": ("relaygen.cli.calibrate:calibrate", "Find a pair's cues, with evidence."),
     "eval": ("relaygen.cli.eval:evaluate", "Compare the pair with its models and rivals."),
     "plan": ("relaygen.cli.plan:plan", "Forecast what a relay gains, and what limits it."),
+    "doctor": ("relaygen.cli.doctor:doctor", "Examine a pair: what works, what to change."),
     "engines": ("relaygen.cli.engines:engines", "Print commands that start a pair's servers."),
     "bench": ("relaygen.cli.bench:bench", "Measure what the relay itself costs."),
     "models": ("relaygen.cli.models:models", "List and fetch the embedded pair's model files."),

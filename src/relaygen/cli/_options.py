@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from relaygen._errors import ModelNotFoundError, UsageError
-from relaygen._pair import fixed_at_start
+from relaygen._pair import fixed_at_start, is_embedded
 from relaygen._pair import is_url as is_url  # for the commands
 from relaygen._profile import Profile
 from relaygen._task import Limits, Task
@@ -18,7 +18,7 @@ from relaygen._types import Conversation, Role, Sampling
 from relaygen.cli._help import collecting, option
 from relaygen.models import EMBEDDED_LARGE, EMBEDDED_SMALL, resolve
 from relaygen.policies import Policy
-from relaygen.profiles import load, policy_at
+from relaygen.profiles import load, own_policy_at
 
 if TYPE_CHECKING:
     from relaygen._api import Relay
@@ -60,12 +60,12 @@ class PairOptions:
         for role, (named, drafting) in asked.items():
             if drafting and is_url(named):
                 raise fixed_at_start(role)
-        return policy_at(self.level, self.policy, load(self.profile))
+        return own_policy_at(self.level, self.policy, load(self.profile))
 
     @property
     def on_cpu(self) -> bool:
         """Whether both models run embedded, and on the CPU alone."""
-        return not self.ngl and not any(is_url(spec) for spec in (self.large, self.small))
+        return not self.ngl and all(is_embedded(spec) for spec in (self.large, self.small))
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +121,10 @@ _COUNT = click.IntRange(min=1)
 _ADDRESS = re.compile(r"[\w.-]+:\d+(/[\w./-]*)?")
 
 
-_MODEL = "a server's URL (http://HOST:PORT), a GGUF file, a catalogue name or a hub id (owner/repo)"
+_MODEL = (
+    "a server's URL (http://HOST:PORT), a GGUF file, a catalogue name, a hub id (owner/repo), or "
+    "module:function, which makes an engine of your own"
+)
 
 MODELS = (
     option(
@@ -211,7 +214,7 @@ pair_options = collecting(
             metavar="NAME[:OPTION]",
             default="relay",
             show_default=True,
-            help="Who writes when; see Policies below.",
+            help="Who writes when; see Policies below. module:function makes a policy of your own.",
         ),
         option(
             PAIR,
@@ -322,14 +325,14 @@ def open_relay(pair: PairOptions, profile: Profile, policy: Policy) -> Relay:
 
 
 def located(spec: str, no_mirror: bool) -> str | Path:
-    """A URL as it is, else the file, which is fetched with its progress shown if need be.
+    """What names no model as it is, else the file, fetched with its progress shown if need be.
 
     Raises:
         UsageError: it is an address without http:// in front.
         ModelError: the file cannot be had.
         MissingExtraError: an optional dependency is not installed.
     """
-    if is_url(spec):
+    if not is_embedded(spec):
         return spec
     if _ADDRESS.fullmatch(spec) and not Path(spec).exists():
         raise UsageError(f"{spec!r} is neither a URL nor a file", hint=f"write http://{spec}")

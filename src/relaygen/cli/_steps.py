@@ -22,6 +22,7 @@ _DOING = {
     "check": "checking",
     "answers": "answering",
     "bench": "measuring",
+    "doctor": "examining",
 }
 
 

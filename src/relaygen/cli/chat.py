@@ -149,11 +149,11 @@ class Chat:
     def _policy(self, name: str) -> None:
         from dataclasses import replace
 
-        from relaygen.profiles import POLICIES, make_policy
+        from relaygen.profiles import POLICIES, own_policy_at
 
         if name:
             try:
-                policy = make_policy(name, self._live.relay.profile)
+                _, policy = own_policy_at(None, name, self._live.relay.profile)
             except RelayGenError as error:
                 report(error)
                 return

@@ -84,7 +84,7 @@ def engines(
     chosen = engine or known.engine
     specs: dict[Role, Spec] = {"large": spec, "small": small_spec}
     made = commands(known, chosen, specs, context=context)
-    relay = relay_command(known, chosen, context=context)
+    relay = relay_command(known)
     notes = remarks(chosen, specs)
     if as_json:
         shown: dict[str, object] = {"pair": known.name, "engine": chosen, "speculation": specs}

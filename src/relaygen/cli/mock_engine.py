@@ -62,6 +62,13 @@ def _count(group: str, name: str, default: int, help: str, *, least: int = 1) ->
     help="What a request is compared with the trace by; pairs with different vocabularies need "
     "text.",
 )
+@_option(
+    TRACE,
+    "--template",
+    type=click.Choice(["thinking", "plain"]),
+    default="thinking",
+    help="plain: a chat template without thinking; only the trace's answer is played.",
+)
 @_number(SPEED, "--token-ms", 40.0, "Milliseconds per token.")
 @_number(SPEED, "--prefill-ms", 0.3, "Milliseconds per prompt token that is not cached.")
 @_number(SPEED, "--ttft-ms", 0.0, "Milliseconds before the first token of every request, besides.")

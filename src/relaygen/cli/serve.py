@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +22,7 @@ from relaygen.cli._options import PairOptions, pair_options
 from relaygen.models import EMBEDDED_LARGE, EMBEDDED_SMALL
 from relaygen.policies import Policy
 from relaygen.serve._engines import AFFINITY, EngineOptions, client_keys, engine_at
-from relaygen.serve._settings import Settings
+from relaygen.serve._settings import Settings, traces_url
 
 if TYPE_CHECKING:
     from relaygen._api import Relay
@@ -35,8 +35,8 @@ SECURITY = "Security"
 
 _URL_PATIENCE_S, _LOAD_PATIENCE_S = 30.0, 600.0
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
-_PACKAGES = ("fastapi", "starlette", "uvicorn", "uvloop", "httptools")
-_KINDS = click.Choice(["auto", "vllm", "llama-server", "completions"])
+_PACKAGES = ("fastapi", "starlette", "uvicorn", "uvloop", "httptools", "prometheus_client")
+_KINDS = click.Choice(["auto", "vllm", "llama-server", "sglang", "completions"])
 _LONGEST_S = 7 * 24 * 3600.0
 _SECONDS = Number(min=0, min_open=True, max=_LONGEST_S)
 _COUNT = click.IntRange(min=1)
@@ -71,6 +71,7 @@ class ServerOptions:
     host: str
     port: int
     root_path: str
+    otlp_endpoint: str | None
     served_model_name: str
     reasoning_field: Any
     annotate: bool
@@ -87,11 +88,14 @@ class ServerOptions:
     api_key_file: Path | None
     cors_origin: tuple[str, ...]
 
-    def settings(self, keys: tuple[str, ...], *, urls: bool) -> Settings:
+    def settings(
+        self, keys: tuple[str, ...], environment: Mapping[str, str], *, urls: bool
+    ) -> Settings:
         """As the server takes them.
 
         Args:
             keys: of clients.
+            environment: of the process.
             urls: whether the engines are servers, where delegation may not pay.
 
         Raises:
@@ -114,6 +118,7 @@ class ServerOptions:
             drain=self.drain,
             cors_origins=self.cors_origin,
             root_path=self.root_path.rstrip("/"),
+            traces_url=traces_url(self.otlp_endpoint, environment),
         )
 
 
@@ -212,7 +217,7 @@ engine_options = collecting(
             "--template",
             type=_FILE,
             metavar="FILE",
-            help="Chat template (Jinja) for servers of the kind completions.",
+            help="Chat template (Jinja) for servers of the kind completions, or an old SGLang.",
         ),
     ],
 )
@@ -230,6 +235,9 @@ server_options = collecting(
         option(SERVER, "--served-model-name", metavar="NAME", default=_S.served_model_name,
                show_default=True,
                help="What clients call the pair; NAME@POLICY and NAME@LEVEL pick one."),
+        option(SERVER, "--otlp-endpoint", metavar="URL",
+               help="OpenTelemetry collector that gets traces by OTLP over HTTP, as "
+               "http://127.0.0.1:4318. Default: OTEL_EXPORTER_OTLP_ENDPOINT, else no traces."),
         option(REPLIES, "--reasoning-field", default=_S.reasoning_field, show_default=True,
                type=click.Choice(["reasoning_content", "reasoning", "both"]),
                help="Under which name the thinking is sent."),
@@ -289,7 +297,7 @@ def serve(pair: PairOptions, engines: EngineOptions, server: ServerOptions) -> N
     profile, policy = pair.plan()
     keys = client_keys(server.api_key_file, os.environ)
     urls = all(_options.is_url(spec) for spec in (pair.large, pair.small))
-    settings = server.settings(keys, urls=urls)
+    settings = server.settings(keys, os.environ, urls=urls)
     try:
         from relaygen.serve._app import make_app
         from relaygen.serve._server import listen
@@ -301,7 +309,7 @@ def serve(pair: PairOptions, engines: EngineOptions, server: ServerOptions) -> N
 
     with listen(server.host, server.port) as sock:  # an address that is taken shows at once
         try:
-            relay = _open(pair, engines, profile, policy)
+            relay = open_engines(pair, engines, profile, policy)
         except MissingExtraError as error:
             error.hint += "; or give --large and --small the URLs of two servers"
             raise
@@ -322,10 +330,19 @@ def serve(pair: PairOptions, engines: EngineOptions, server: ServerOptions) -> N
                 f"warning: profile {profile.name} is the embedded pair's and does not look for "
                 "<think>; name your pair's with --profile (`relaygen profile list`)"
             )
-        run(make_app(relay, settings, policy=pair.policy), sock, started=_report(relay, urls))
+        try:
+            app = make_app(relay, settings, policy=pair.policy)
+        except MissingExtraError as error:
+            if server.otlp_endpoint is not None:
+                raise
+            say(f"warning: no traces, which the environment asks for: {error}; {error.hint}")
+            app = make_app(relay, replace(settings, traces_url=""), policy=pair.policy)
+        run(app, sock, started=_report(relay, urls))
 
 
-def _open(pair: PairOptions, engines: EngineOptions, profile: Profile, policy: Policy) -> Relay:
+def open_engines(
+    pair: PairOptions, engines: EngineOptions, profile: Profile, policy: Policy
+) -> Relay:
     """The relay over servers, embedded models, or one of each."""
     specs: dict[Role, str | None] = {"large": pair.large, "small": pair.small}
     found: dict[Role, Any] = {
@@ -365,7 +382,7 @@ def say(line: str) -> None:
 
 def _report(relay: Relay, urls: bool) -> Callable[[], Awaitable[None]]:
     async def report() -> None:
-        from relaygen.serve._checks import check_pair
+        from relaygen._checks import check_pair
 
         patience = _URL_PATIENCE_S if urls else _LOAD_PATIENCE_S
         for finding in await check_pair(relay.engines, prefix=urls, patience=patience):

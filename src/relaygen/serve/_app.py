@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from http import HTTPStatus
@@ -19,9 +20,12 @@ from .._version import __version__
 from ._errors import ApiError, internal, not_found
 from ._guard import Guard, Keys
 from ._logs import Log
+from ._metrics import CONTENT_TYPE
 from ._openapi import describe
+from ._playground import add_playground
 from ._service import ANNOTATE_HEADER, IGNORED_HEADER, Service, response
 from ._settings import Settings
+from ._tracing import Traces, open_traces
 
 _DESCRIPTION = "A large and a small language model write one answer together."
 
@@ -32,6 +36,7 @@ def make_app(
     *,
     policy: str = "",
     log: Log | None = None,
+    traces: Traces | None = None,
 ) -> FastAPI:
     """The application over a pair. Its `state.service` is what stops it gently.
 
@@ -40,9 +45,15 @@ def make_app(
         settings: how to serve.
         policy: how the relay's own policy is written, for replies; its name if left out.
         log: None: lines of JSON on the standard error.
+        traces: where spans go; None: where the settings say. Closed with the application's end.
+
+    Raises:
+        MissingExtraError: the settings want traces and OpenTelemetry is not installed.
     """
     settings = settings or Settings()
-    service = Service(relay, settings, policy=policy, log=log)
+    if traces is None and settings.traces_url:
+        traces = open_traces(settings.traces_url)
+    service = Service(relay, settings, policy=policy, log=log, traces=traces)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncGenerator[None, None]:
@@ -50,6 +61,8 @@ def make_app(
             yield
         finally:
             await relay.aclose()
+            if traces is not None:
+                await asyncio.to_thread(traces.close)
 
     app = FastAPI(
         title="RelayGen",
@@ -60,9 +73,15 @@ def make_app(
     )
     app.state.service = service
     _add_routes(app, service)
+    page = add_playground(app)
     _add_handlers(app)
     app.add_middleware(
-        Guard, keys=Keys(settings.api_keys), root_path=settings.root_path, log=service.log
+        Guard,
+        keys=Keys(settings.api_keys),
+        root_path=settings.root_path,
+        log=service.log,
+        watcher=service.watcher,
+        public=page,
     )
     if settings.cors_origins:
         app.add_middleware(
@@ -86,6 +105,11 @@ def _add_routes(app: FastAPI, service: Service) -> None:
     async def ready() -> Response:
         """The large engine answers; 503 where it does not, or while the server drains."""
         return await service.ready()
+
+    @app.get("/metrics", tags=["operations"])
+    async def metrics() -> Response:
+        """Counts for Prometheus."""
+        return Response(service.metrics.page(), media_type=CONTENT_TYPE)
 
     @app.get("/v1/models", tags=["models"])
     async def models() -> Response:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from json.encoder import encode_basestring
 from typing import Any
 
-from .._events import Text
+from .._events import Event, HandedOff, Inserted, StageChanged, Text
 from .._results import Generation
 from .._types import ToolCall
 from ._responses import FINISH_REASONS, Heading, reasoning_names, relay_dict, usage_dict
@@ -75,6 +76,13 @@ class Chunks:
             self._data({"tool_calls": [each]}, role=event.role, stage=event.stage).encode()
             for each in (named, filled)
         )
+
+    def told(self, event: Event) -> bytes:
+        """What happens beside the text, for a client that wants to know who wrote what."""
+        if not self._annotate or not isinstance(event, (HandedOff, Inserted, StageChanged)):
+            return b""
+        facts = asdict(event)
+        return self._chunk({}, relay={"event": facts.pop("type"), **facts})
 
     def end(self, generation: Generation, *, called: bool) -> bytes:
         """Why it ended; then the usage, where it was asked for; then the end of the stream."""

@@ -13,7 +13,7 @@ from .._errors import UsageError
 from .._types import Role
 from ..engines.base import Engine
 
-EngineKind = Literal["auto", "vllm", "llama-server", "completions"]
+EngineKind = Literal["auto", "vllm", "llama-server", "sglang", "completions"]
 
 AFFINITY = ("X-Session-ID: {session}", "X-SMG-Routing-Key: {session}")
 """Sent by default: routers in front of several replicas keep a conversation together by them."""
@@ -37,7 +37,7 @@ class EngineOptions:
         engine_header: ``Name: value``; ``{session}`` stands for the conversation.
         ca: certificates to trust, a PEM file.
         proxy: of HTTP; the environment's is not used.
-        template: a chat template file for servers of the kind completions.
+        template: a chat template file for servers of the kind completions, and old ones of SGLang.
     """
 
     large_model: str | None = None

@@ -7,16 +7,17 @@ import hmac
 import re
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ._errors import ApiError
 from ._logs import Log, failure
+from ._watch import Exchange, Watcher
 
-OPEN_PATHS = ("/health", "/ready")
-"""Answered without a key: a load balancer has none."""
+OPEN_PATHS = ("/health", "/ready", "/metrics")
+"""Answered without a key: a load balancer and Prometheus have none."""
 
 _SANE_ID = re.compile(r"[A-Za-z0-9._:/+=-]{1,128}")
 
@@ -51,14 +52,26 @@ class Guard:
         app: the routes.
         keys: of clients.
         log: gets one line per request.
+        watcher: is told of each request.
         root_path: where a proxy in front mounts the server, whether or not it takes this off.
+        public: further paths that need no key.
     """
 
-    def __init__(self, app: ASGIApp, keys: Keys, log: Log, root_path: str = "") -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        keys: Keys,
+        log: Log,
+        watcher: Watcher,
+        root_path: str = "",
+        public: Collection[str] = (),
+    ) -> None:
         self._app = app
         self._keys = keys
         self._log = log
+        self._watcher = watcher
         self._root = root_path
+        self._public = frozenset((*OPEN_PATHS, *public))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request."""
@@ -74,7 +87,9 @@ class Guard:
         if self._root and path.startswith(self._root + "/"):
             path = path.removeprefix(self._root)
         scope = {**scope, "root_path": self._root, "path": self._root + path}
-        scope["state"] = {**scope.get("state", {}), "request_id": id, "log": note}
+        exchange = Exchange(id, scope["method"], path, headers)
+        state = {"request_id": id, "log": note, "exchange": exchange}
+        scope["state"] = {**scope.get("state", {}), **state}
         mark = (b"x-request-id", id.encode())
         began = time.monotonic()
         status: int | None = None
@@ -105,12 +120,13 @@ class Guard:
                     seconds=round(time.monotonic() - began, 4),
                     **note,
                 )
+                self._watcher.end(exchange, status or 499, note.get("error", ""))
 
     async def _serve(
         self, scope: Scope, receive: Receive, send: Send, headers: dict[bytes, str], path: str
     ) -> None:
         authorization, api_key = headers.get(b"authorization", ""), headers.get(b"x-api-key", "")
-        if path not in OPEN_PATHS and not self._keys.accept(authorization, api_key):
+        if path not in self._public and not self._keys.accept(authorization, api_key):
             await reply(
                 send,
                 ApiError(

@@ -44,7 +44,7 @@ _RELAY: dict[str, Any] = {
     "description": "Who wrote what, and what it cost.",
     "required": [
         "policy", "tokens", "utilization", "handoffs", "fallbacks", "paused", "seconds",
-        "cached_share", "speculation", "finish", "notes",
+        "estimate", "cached_share", "speculation", "finish", "notes",
     ],
     "properties": {
         "policy": {"type": "string"},
@@ -54,6 +54,7 @@ _RELAY: dict[str, Any] = {
         "fallbacks": {"type": "integer"},
         "paused": {"type": ["string", "null"]},
         "seconds": {"type": "object", "additionalProperties": {"type": ["number", "null"]}},
+        "estimate": {"type": "object", "additionalProperties": {"type": ["number", "null"]}},
         "cached_share": {"type": "object", "additionalProperties": {"type": ["number", "null"]}},
         "speculation": {"type": "object", "additionalProperties": {"type": ["object", "null"]}},
         "finish": {"type": "string"},
@@ -167,6 +168,8 @@ def _completed(made: dict[str, Any], settings: Settings) -> dict[str, Any]:
         "description": "Not ready.",
         "content": _json(_STATE),
     }
+    page = {"description": "The counts.", "content": {"text/plain": {"schema": {"type": "string"}}}}
+    made["paths"]["/metrics"]["get"]["responses"] = {"200": page}
     made["components"] = {"schemas": components}
     if settings.api_keys:
         made["components"]["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}

@@ -9,6 +9,7 @@ from typing import Any
 
 from .._results import Finish, Generation, ModelUsage, Usage
 from .._types import ToolCall
+from ..costs import large_alone_seconds, speedup
 from ._errors import without_address
 from ._settings import ReasoningField
 from ._tasks import Order
@@ -139,10 +140,21 @@ def relay_dict(order: Order, generation: Generation) -> dict[str, Any]:
             "large": usage.large.seconds,
             "small": usage.small.seconds,
         },
+        "estimate": estimate(order, usage),
         "cached_share": {"large": cached_share(usage.large), "small": cached_share(usage.small)},
         "speculation": {"large": drafts(usage.large), "small": drafts(usage.small)},
         "finish": generation.finish,
         "notes": [without_address(note) for note in generation.notes],
+    }
+
+
+def estimate(order: Order, usage: Usage) -> dict[str, float | None]:
+    """What the large model alone would have taken, and the speed-up over it; below 1 the relay was
+    slower. None where it wrote too little to tell, or one model was to write everything."""
+    relayed = len(order.task.policy.roles) > 1
+    return {
+        "large_alone": large_alone_seconds(usage) if relayed else None,
+        "speedup": speedup(usage) if relayed else None,
     }
 
 

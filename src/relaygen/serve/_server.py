@@ -182,11 +182,13 @@ def serve(app: FastAPI, sock: socket.socket, *, started: Callable[[], Awaitable[
         sock: made by `listen`.
         started: awaited in the background once the server listens.
     """
-    logger = logging.getLogger("uvicorn")
+    loggers = [logging.getLogger(name) for name in ("uvicorn", "opentelemetry")]
     handler = JsonHandler(app.state.service.log)
-    logger.addHandler(handler)
-    logger.propagate = False
+    for logger in loggers:
+        logger.addHandler(handler)
+        logger.propagate = False
     try:
         Server(app, started=started).run(sockets=[sock])
     finally:
-        logger.removeHandler(handler)
+        for logger in loggers:
+            logger.removeHandler(handler)

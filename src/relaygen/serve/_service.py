@@ -19,12 +19,13 @@ from .._results import Generation
 from .._types import ROLES, Role
 from ..relay import Generating
 from . import _body
+from ._answering import Answering
 from ._attend import Attendance, Cut, Gone
-from ._checks import Answering
 from ._chunks import Chunks
 from ._errors import ApiError, api_error, internal, unavailable
 from ._limits import Admission
 from ._logs import Log, failure, usage_fields
+from ._metrics import Metrics
 from ._models import Models
 from ._requests import ChatRequest, CompletionRequest
 from ._responses import Heading, completion
@@ -32,6 +33,8 @@ from ._settings import Settings
 from ._stream import StreamReply
 from ._tasks import Order, Orders
 from ._tools import CallParser, Content
+from ._tracing import Traces
+from ._watch import Exchange, Watcher
 
 ANNOTATE_HEADER = "x-relaygen-annotate"
 IGNORED_HEADER = "x-relaygen-ignored"
@@ -48,15 +51,24 @@ class Service:
         settings: how to serve.
         policy: how the relay's own policy is written.
         log: where requests are written down.
+        traces: where spans go; None: nowhere.
 
     Attributes:
         admission: who may come in.
         breaker: of the small engine, shared by all requests.
+        metrics: the counts.
+        watcher: is told of every request.
         draining: whether the server was told to stop.
     """
 
     def __init__(
-        self, relay: Relay, settings: Settings, *, policy: str = "", log: Log | None = None
+        self,
+        relay: Relay,
+        settings: Settings,
+        *,
+        policy: str = "",
+        log: Log | None = None,
+        traces: Traces | None = None,
     ) -> None:
         self.relay = relay
         self.settings = settings
@@ -70,6 +82,14 @@ class Service:
         )
         self.admission = Admission(settings.max_concurrent, settings.max_queue)
         self.breaker = Breaker()
+        self.metrics = Metrics(
+            relay.profile,
+            relay.policy,
+            settings.served_model_name,
+            self.admission,
+            self.breaker,
+        )
+        self.watcher = Watcher(self.metrics, *([] if traces is None else [traces]))
         self.attendance = Attendance()
         self._orders = Orders(relay.profile, self.models, settings)
         self._answering: dict[Role, Answering] = {
@@ -168,7 +188,7 @@ class Service:
         self, request: Request, order: Order, headers: dict[str, str], note: dict[str, Any]
     ) -> Response:
         heading = Heading(order)
-        running = _Running(self, order, heading.key)
+        running = _Running(self, order, heading.key, request.scope["state"]["exchange"])
         calls = CallParser() if order.tools else None
         content: list[str] = []
 
@@ -202,7 +222,7 @@ class Service:
         self, request: Request, order: Order, headers: dict[str, str], note: dict[str, Any]
     ) -> StreamReply:
         heading = Heading(order)
-        running = _Running(self, order, heading.key)
+        running = _Running(self, order, heading.key, request.scope["state"]["exchange"])
         annotate = order.annotate
         if annotate is None:
             wish = request.headers.get(ANNOTATE_HEADER)
@@ -232,9 +252,10 @@ class Service:
 class _Running:
     """One generation in its place among the others."""
 
-    def __init__(self, service: Service, order: Order, key: str) -> None:
+    def __init__(self, service: Service, order: Order, key: str, exchange: Exchange) -> None:
         self._service = service
         self._key = key
+        self._exchange = exchange
         self._order = order
         self._generating: Generating | None = None
 
@@ -245,14 +266,19 @@ class _Running:
             ApiError: there is no place.
             EngineError: an engine failed that nobody could stand in for.
         """
-        relay = self._service.relay
+        relay, watcher, exchange = self._service.relay, self._service.watcher, self._exchange
+        asked = time.perf_counter()
         async with self._service.admission.place():
+            watcher.placed(exchange, asked)
             await relay.check_margins(self._order.task.policy)
             self._generating = relay.generating(
                 self._order.task, key=self._key, compare_templates=False
             )
+            watcher.start(exchange, self._order, self._generating)
             async with aclosing(self._generating.events()) as events:
                 async for event in events:
+                    if type(event) is not Text:
+                        watcher.event(exchange, event)
                     yield event
 
     def snapshot(self) -> Generation:

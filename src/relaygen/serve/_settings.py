@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -9,6 +10,9 @@ from .._errors import UsageError
 
 ReasoningField = Literal["reasoning_content", "reasoning", "both"]
 """Under which name the thinking is sent: both names are in use among clients."""
+
+
+_TRACES_PATH = "/v1/traces"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +40,7 @@ class Settings:
         drain: seconds that running requests have after the server was told to stop.
         cors_origins: browsers' origins that may call; ``*`` for all.
         root_path: where a proxy in front mounts the server.
+        traces_url: where spans are sent, by OTLP over HTTP; "" for nowhere.
 
     Raises:
         UsageError: a value makes no sense.
@@ -59,6 +64,7 @@ class Settings:
     drain: float = 30.0
     cors_origins: tuple[str, ...] = ()
     root_path: str = ""
+    traces_url: str = ""
 
     def __post_init__(self) -> None:
         name = self.served_model_name
@@ -72,3 +78,29 @@ class Settings:
         for key in self.api_keys:
             if not key.isascii() or not key.isprintable() or " " in key:
                 raise UsageError("an API key holds other characters than printable ASCII")
+
+
+def traces_url(collector: str | None, environment: Mapping[str, str]) -> str:
+    """Where spans are sent; "" for nowhere.
+
+    Args:
+        collector: its address; None for what OpenTelemetry's own variables say, of which one holds
+            such an address and the other, which goes before it, the whole address for traces.
+        environment: of the process.
+
+    Raises:
+        UsageError: it is no address.
+    """
+    named = "--otlp-endpoint"
+    if collector is None:
+        if whole := environment.get("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", ""):
+            return whole
+        named = "OTEL_EXPORTER_OTLP_ENDPOINT"
+        collector = environment.get(named, "")
+        if not collector:
+            return ""
+    if not collector.startswith(("http://", "https://")):
+        raise UsageError(
+            f"{named} {collector!r} is not an address", hint="for example http://127.0.0.1:4318"
+        )
+    return collector.rstrip("/").removesuffix(_TRACES_PATH) + _TRACES_PATH

@@ -77,6 +77,7 @@ class StreamReply(Response):
         self._ended = ended
         self._calls = CallParser() if order.tools else None
         self._waiting: list[bytes] = []
+        self._aside: list[bytes] = []  # goes out with the next text
         self._started = False
         self._since: float | None = None  # of the send in progress
         self._latest = time.monotonic()  # of the last send
@@ -126,7 +127,9 @@ class StreamReply(Response):
         async with aclosing(self._events()) as events:
             async for event in Ready(events, self._flush):
                 if type(event) is not Text:
+                    self._aside.append(self._chunks.told(event))
                     continue
+                self._tell()
                 if self._calls is not None and event.stage == "answer":
                     self._parts(event)
                     if self._order.one_call and self._calls.calls:
@@ -135,6 +138,7 @@ class StreamReply(Response):
                     self._waiting.append(self._chunks.text(event))
                 if len(self._waiting) >= _MOST_TOGETHER:
                     await self._flush()
+        self._tell()
         called = False
         if self._calls is not None:
             last = Text("", "large", "answer")
@@ -142,6 +146,12 @@ class StreamReply(Response):
             called = bool(self._calls.calls)
         self._waiting.append(self._chunks.end(self._snapshot(), called=called))
         await self._flush(last=True)
+
+    def _tell(self) -> None:
+        """What happened before this text goes out with it; alone it would send the status line."""
+        if self._aside:
+            self._waiting.extend(filter(None, self._aside))
+            self._aside.clear()
 
     def _parts(self, event: Text) -> None:
         assert self._calls is not None
