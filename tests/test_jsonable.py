@@ -151,6 +151,7 @@ def test_files_older_than_a_count_are_read() -> None:
     made = usage_dict(USAGE)
     for role in ("large", "small"):
         del made[role]["drafted"], made[role]["accepted"], made[role]["acceptance"]
+        del made[role]["prewarms"]
     assert usage_from(made) == USAGE
     drafting = Usage(ModelUsage(drafted=4, accepted=3))
     assert usage_dict(drafting)["large"]["acceptance"] == 0.75

@@ -13,7 +13,8 @@ from ._results import Generation, ModelUsage, Segment, Usage
 from .costs import ceiling, large_alone_seconds, measured_costs, speedup
 
 _ROLES = ("large", "small")
-_LATER = ("drafted", "accepted")
+_LATER: Mapping[str, Any] = {"drafted": None, "accepted": None, "prewarms": 0}
+"""What older files lack: None where it was not counted, 0 where there was none yet."""
 
 
 def event_dict(event: Event) -> dict[str, Any]:
@@ -98,8 +99,7 @@ def _counts(kind: type[ModelUsage | Usage], value: object) -> dict[str, Any]:
     """The fields of their own that both kinds of usage have: numbers, None, and a text."""
     if not isinstance(value, Mapping):
         raise UsageError("a part of the usage is missing")
-    # What was not counted when a file was written is not known.
-    given = {**dict.fromkeys(_LATER), **cast("Mapping[str, Any]", value)}
+    given = {**_LATER, **cast("Mapping[str, Any]", value)}
     names = [field.name for field in fields(kind) if field.name not in _ROLES]
     for name in names:
         wanted = str if name == "paused" else int | float | None
