@@ -128,5 +128,8 @@ def test_what_a_hand_off_loses() -> None:
     assert handoff_ms(spent) == pytest.approx((3 * 40 + 5 * 10) / 4)
     small.evaluated = None  # waits of the small model's requests, beyond one decode step each
     assert handoff_ms(spent) == pytest.approx((3 * 40 + 5 * 10 + 1000 - 2 * 10) / 4)
+    small.evaluated = 9
+    large.seconds = 1.0 + 4.0 + 0.2  # the aborted step ran on
+    assert handoff_ms(spent) == pytest.approx((3 * 40 + 5 * 10 + 200) / 4)
     spent.handoffs = 0
     assert handoff_ms(spent) == 0.0

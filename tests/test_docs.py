@@ -48,7 +48,7 @@ def test_every_page_is_in_the_index() -> None:
     index = ROOT / "docs" / "README.md"
     told = {(index.parent / link.partition("#")[0]).resolve() for link in links(text_of(index))}
     for page in PAGES:
-        if page.parent.name != "results" or page.name == "README.md":
+        if "results" not in page.parts or page.name == "README.md":
             assert page in {*told, index}, name(page)
 
 

@@ -26,9 +26,10 @@ READ = st.floats(0, 50)
 @st.composite
 def setups(draw: st.DrawFn) -> Setup:
     devices = draw(st.sampled_from([1, 2]))
+    share = draw(st.floats(0, 1))
     return Setup(
         Costs(draw(COST), draw(COST), draw(READ), draw(READ)),
-        draw(st.floats(0, 1)),
+        share,
         handoffs_per_1000=draw(st.floats(0, 500)),
         handoff_ms=draw(st.floats(0, 100)),
         large_spec=draw(st.floats(0.5, 4)),
@@ -36,6 +37,9 @@ def setups(draw: st.DrawFn) -> Setup:
         devices=devices,
         hidden=draw(st.booleans()) if devices == 2 else False,
         prompt_per_token=draw(st.floats(0, 3)),
+        large_skips=draw(st.floats(0, 1)) * (1 - share),
+        small_skips=draw(st.floats(0, 1)) * share,
+        large_spec_catch_up=draw(READ),
     )
 
 
@@ -79,6 +83,32 @@ def test_catch_up_that_hides_is_not_paid() -> None:
     assert made.break_even == pytest.approx(10 / 16)
 
 
+def test_what_a_model_never_reads_is_not_paid() -> None:
+    once = replace(MANY, large_skips=0.3, small_skips=0.1, devices=1)
+    made = forecast(once)
+    assert made.terms["catch-up"] == pytest.approx(0.6 * 0.2)
+    assert made.terms["prompt"] == forecast(MANY).terms["prompt"]
+    assert made.ceiling == pytest.approx(40.2 / (14 + 1.2 + 0.12 + 0.28))
+    assert made.break_even == pytest.approx(10 / (20 - 4 - (0.12 + 0.08) / 0.3))
+
+
+@pytest.mark.parametrize("devices", [1, 2])
+def test_a_model_that_writes_nothing_reads_nothing(devices: int) -> None:
+    large = forecast(replace(MANY, utilization=1.0, handoffs_per_1000=0.0, devices=devices))
+    assert large.ms_per_token == pytest.approx(20 + 0.4 * 0.5)
+    assert large.ceiling == pytest.approx(40.2 / 20.2)
+    small = forecast(replace(MANY, utilization=0.0, handoffs_per_1000=0.0, devices=devices))
+    assert small.ms_per_token == pytest.approx(4 + 0.4 * 0.2)
+
+
+def test_what_drafts_reads_along() -> None:
+    made = forecast(replace(MANY, large_spec_catch_up=0.25))
+    assert made.terms["catch-up"] == pytest.approx(0.7 * 0.2 + 0.3 * 0.75)
+    assert made.terms["prompt"] == pytest.approx(0.4 * 0.95)
+    assert made.alone_ms == pytest.approx(40.2)
+    assert made.alone_drafting_ms == pytest.approx(20 + 0.4 * 0.75)
+
+
 def test_one_device_pays_for_reading_in_the_ceiling_too() -> None:
     made = forecast(replace(MANY, devices=1))
     assert made.speedup == forecast(MANY).speedup
@@ -120,7 +150,9 @@ def test_the_ceiling_is_never_below_the_forecast(setup: Setup) -> None:
 @settings(deadline=None)
 @given(setups())
 def test_without_drafting_and_prompt_it_is_the_ceiling_of_the_costs(setup: Setup) -> None:
+    assume(0.0 < setup.utilization < 1.0)
     plain = replace(setup, large_spec=1.0, small_spec=1.0, prompt_per_token=0.0)
+    plain = replace(plain, large_skips=0.0, small_skips=0.0, large_spec_catch_up=0.0)
     want = ceiling(plain.costs, plain.utilization, devices=plain.devices)
     assert forecast(plain).ceiling == pytest.approx(want)
 
@@ -136,6 +168,8 @@ def test_nothing_that_costs_more_makes_it_faster(setup: Setup, more: float) -> N
         replace(setup, handoffs_per_1000=setup.handoffs_per_1000 * more),
         replace(setup, large_spec=setup.large_spec / more),
         replace(setup, small_spec=setup.small_spec / more),
+        replace(setup, large_spec_catch_up=setup.large_spec_catch_up * more),
+        replace(setup, large_skips=0.0, small_skips=0.0),
         replace(setup, hidden=False),
     ]
     for each in dearer:
@@ -203,6 +237,9 @@ def test_the_short_form_hides_catch_up_on_two_devices() -> None:
         {"costs": Costs(0.0, 1.0)},
         {"costs": Costs(1.0, 1.0, -0.1)},
         {"costs": Costs(1.0, 0.0), "utilization": 0.0},
+        {"large_skips": 0.4},
+        {"small_skips": -0.1},
+        {"large_spec_catch_up": -1.0},
     ],
 )
 def test_nonsense(change: dict[str, object]) -> None:

@@ -98,13 +98,16 @@ def _add(total: Usage | ModelUsage, more: Usage | ModelUsage, names: Iterable[st
 def handoff_ms(usage: Usage) -> float:
     """Milliseconds that a change of role cost beside catching up, on average; 0 without one.
 
-    Tokens that were decoded and discarded; and where an engine hides how many prompt tokens it
+    Tokens that were decoded and discarded; what passed between a request's last token and its end,
+    since the step that is aborted runs on; and where an engine hides how many prompt tokens it
     computed, all that its requests waited for their first token beyond one decode step.
     """
     lost = 0.0
     for model in (usage.large, usage.small):
         step = model.decode_ms or 0.0
         lost += model.discarded * step
+        ending = model.seconds - model.first_seconds - model.decode_seconds
+        lost += 1000.0 * max(0.0, ending)
         if model.evaluated is None:
             lost += max(0.0, 1000.0 * model.first_seconds - model.requests * step)
     return lost / usage.handoffs if usage.handoffs else 0.0

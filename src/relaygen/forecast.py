@@ -2,16 +2,21 @@
 
 Milliseconds per token of the whole text. With L, S, l, s and u as in `relaygen.costs`; drafting
 (speculative decoding) that makes decoding a and b times as fast; h changes of role per 1,000
-tokens, each of which takes w ms beside reading; and p prompt tokens per token of the text:
+tokens, each of which takes w ms beside reading; p prompt tokens per token of the text; and x and y
+tokens of the small and the large model, per token of the text, that the other one never reads
+because it writes nothing behind them:
 
 ====================  ==========================================
 large decode          u L / a
 small decode          (1 - u) S / b
-catch-up              u s + (1 - u) l, or nothing where it hides
+catch-up              (u - y) s + (1 - u - x) l, or nothing where it hides
 overhead              h w / 1000
 prompt                p (l + s), or p l where catch-up hides
 large model alone     L + p l, without drafting
 ====================  ==========================================
+
+A model that writes nothing reads nothing, not even the prompt. A model that drafts for the large
+one reads along with it, so l is larger by what that takes.
 
 One stream: nobody queues. `crowd` lets many streams share the engines.
 
@@ -48,6 +53,10 @@ class Setup:
         devices: one, which both models compute on, or two.
         hidden: whether catch-up happens while the other model writes; on two devices only.
         prompt_per_token: prompt tokens per token of the text.
+        large_skips, small_skips: tokens, per token of the text, that the other model wrote and this
+            one never reads, since it writes nothing behind them.
+        large_spec_catch_up: milliseconds by which drafting makes the large model's reading of a
+            token longer: the model that drafts reads it too.
 
     Raises:
         UsageError: a value is out of range.
@@ -62,10 +71,14 @@ class Setup:
     devices: int = 2
     hidden: bool = False
     prompt_per_token: float = 0.0
+    large_skips: float = 0.0
+    small_skips: float = 0.0
+    large_spec_catch_up: float = 0.0
 
     def __post_init__(self) -> None:
         costs = [getattr(self.costs, field.name) for field in fields(Costs)]
-        for value in (*costs, self.handoffs_per_1000, self.handoff_ms, self.prompt_per_token):
+        counts = (self.handoffs_per_1000, self.handoff_ms, self.prompt_per_token)
+        for value in (*costs, *counts, self.large_spec_catch_up):
             if not 0.0 <= value < math.inf:
                 raise UsageError(f"costs and counts must be 0 or more, not {value}")
         for value in (self.costs.large_decode, self.large_spec, self.small_spec):
@@ -76,6 +89,12 @@ class Setup:
         if self.hidden and self.devices == 1:
             raise UsageError("catch-up cannot hide on one device", hint="two devices, or paid for")
         ceiling(self.costs, self.utilization, devices=self.devices)  # checks these two
+        for skipped, written in (
+            (self.large_skips, 1.0 - self.utilization),
+            (self.small_skips, self.utilization),
+        ):
+            if not 0.0 <= skipped <= written + 1e-9:
+                raise UsageError(f"{skipped} of {written} tokens cannot be left unread")
 
     @property
     def segment_tokens(self) -> float | None:
@@ -84,12 +103,25 @@ class Setup:
             return None
         return 2000.0 * (1.0 - self.utilization) / self.handoffs_per_1000
 
+    def read(self) -> tuple[float, float]:
+        """What the large and the small model read of each other, per token of the text."""
+        return (
+            max(0.0, 1.0 - self.utilization - self.large_skips) if self.utilization else 0.0,
+            max(0.0, self.utilization - self.small_skips) if self.utilization < 1.0 else 0.0,
+        )
+
+    def prompts(self) -> tuple[float, float]:
+        """What they read of the prompt, per token of the text."""
+        ratio = self.prompt_per_token
+        return ratio if self.utilization else 0.0, ratio if self.utilization < 1.0 else 0.0
+
     def drafted(self) -> Costs:
         """The costs with drafting."""
         costs = self.costs
         return replace(
             costs,
             large_decode=costs.large_decode / self.large_spec,
+            large_catch_up=costs.large_catch_up + self.large_spec_catch_up,
             small_decode=costs.small_decode / self.small_spec,
         )
 
@@ -154,16 +186,22 @@ def forecast(setup: Setup) -> Forecast:
     """What to expect; see the head of this module."""
     share, costs, ratio = setup.utilization, setup.drafted(), setup.prompt_per_token
     small_reads, large_reads = costs.small_catch_up, costs.large_catch_up
+    large_read, small_read = setup.read()
+    large_prompt, small_prompt = setup.prompts()
     terms: dict[Term, float] = {
         "large decode": share * costs.large_decode,
         "small decode": (1.0 - share) * costs.small_decode,
-        "catch-up": 0.0 if setup.hidden else share * small_reads + (1.0 - share) * large_reads,
+        "catch-up": 0.0 if setup.hidden else small_read * small_reads + large_read * large_reads,
         "overhead": setup.handoffs_per_1000 / 1000.0 * setup.handoff_ms,
-        "prompt": ratio * (large_reads if setup.hidden else large_reads + small_reads),
+        "prompt": large_prompt * large_reads
+        + (0.0 if setup.hidden else small_prompt * small_reads),
     }
-    prompt = ratio * (large_reads + (small_reads if setup.devices == 1 else 0.0))
-    free = costs.large_decode / ceiling(costs, share, devices=setup.devices) + prompt
-    alone = setup.costs.large_decode + ratio * large_reads
+    free = costs.large_decode / ceiling(costs, share, devices=setup.devices)
+    free += large_prompt * large_reads
+    if setup.devices == 1:
+        free += small_prompt * small_reads
+        free -= (share - small_read) * small_reads + (1.0 - share - large_read) * large_reads
+    alone = setup.costs.large_decode + ratio * setup.costs.large_catch_up
     return Forecast(
         terms=terms,
         alone_ms=alone,
@@ -179,9 +217,11 @@ def _break_even(setup: Setup) -> float | None:
         return None
     costs, away = setup.drafted(), 1.0 - setup.utilization
     saved = costs.large_decode - costs.small_decode  # with each delegated token
+    read, prompts = setup.read(), setup.prompts()
     if not setup.hidden:
-        read = (setup.utilization + setup.prompt_per_token) / away
-        saved -= costs.large_catch_up + read * costs.small_catch_up
+        reading = read[0] * costs.large_catch_up + (read[1] + prompts[1]) * costs.small_catch_up
+        saved -= reading / away
+    saved += (setup.prompt_per_token - prompts[0]) * costs.large_catch_up / away
     return 2.0 * setup.handoff_ms / saved if saved > 0.0 else None
 
 
@@ -277,10 +317,9 @@ def crowd(
         UsageError: no stream.
     """
     terms, alone = forecast(setup).terms, forecast(setup).alone_ms
-    costs, ratio = setup.costs, setup.prompt_per_token
-    reading = ((1.0 - setup.utilization) + ratio, setup.utilization + ratio)
-    if setup.hidden:
-        reading = (ratio, 0.0)
+    costs, prompts = setup.drafted(), setup.prompts()
+    read = (0.0, 0.0) if setup.hidden else setup.read()
+    reading = (read[0] + prompts[0], 0.0 if setup.hidden else read[1] + prompts[1])
     work = (
         terms["large decode"] + reading[0] * costs.large_catch_up,
         terms["small decode"] + reading[1] * costs.small_catch_up,

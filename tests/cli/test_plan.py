@@ -207,6 +207,37 @@ def test_drafting_is_measured_on_the_large_model_alone(folder: Path) -> None:
     assert made["inputs"]["large_ms"]["value"] == pytest.approx(10)
 
 
+def test_what_drafts_reads_along(folder: Path) -> None:
+    slow = usage(small=0, faster=1.6)
+    slow.large.first_seconds += 0.3 * 50 / 1000  # 0.3 ms more for each token of the question
+    Path("own.jsonl").write_text(result("relay", usage()) + result("large+draft", slow))
+    inputs = told("--costs", "own.jsonl", "--utilization", "0.7", "--arm", "relay+draft")["inputs"]
+    assert inputs["large_spec_catch_up_ms"]["value"] == pytest.approx(0.3)
+    assert inputs["large_catch_up_ms"]["value"] == pytest.approx(0.5)
+
+
+def test_what_nobody_reads_is_counted_by_who_writes_last(folder: Path) -> None:
+    inputs = told("--costs", "results.jsonl")["inputs"]
+    assert inputs["large_skips"]["value"] == pytest.approx(0.05)
+    assert inputs["small_skips"]["value"] == 0.0
+    alone = told("--costs", "results.jsonl", "--arm", "large")
+    assert alone["inputs"]["small_skips"]["value"] == pytest.approx(1.0)
+    assert alone["terms"]["catch-up"] == 0.0
+    Path("counts.json").write_text(json.dumps({"usage": usage_dict(usage())}))
+    assert told("--costs", "counts.json")["inputs"]["large_skips"]["from"] == "default"
+
+
+def test_a_hand_off_costs_what_it_does_in_the_arm_itself(folder: Path) -> None:
+    late = usage(faster=1.6)
+    late.large.seconds = late.large.first_seconds + late.large.decode_seconds + 0.6
+    Path("own.jsonl").write_text(result("relay", usage()) + result("relay+draft", late))
+    made = told("--costs", "own.jsonl", "--arm", "relay+draft")["inputs"]["overhead_ms"]["value"]
+    assert made == pytest.approx(handoff_ms(late))
+    plain = told("--costs", "own.jsonl")["inputs"]["overhead_ms"]["value"]
+    other = told("--costs", "own.jsonl", "--utilization", "0.7", "--arm", "relay+ngram")
+    assert other["inputs"]["overhead_ms"]["value"] == plain == pytest.approx(handoff_ms(usage()))
+
+
 def test_drafting_of_the_small_model_is_measured_on_it(folder: Path) -> None:
     made = usage(small=0)
     made.large, made.small = ModelUsage(), ModelUsage(tokens=9, decoded=8, decode_seconds=0.016)

@@ -30,6 +30,7 @@ class _Written:
     runs: tuple[tuple[str, int], ...]  # (writer, tokens)
     usage: Usage | None
     alone: bool  # no other generation ran at the same time
+    ordered: bool  # the runs are in the order in which they were written
 
 
 def contents(path: Path) -> list[dict[str, Any]]:
@@ -75,6 +76,11 @@ def trace_facts(path: Path, arm: str) -> Facts:
     facts["utilization"] = large / (large + small)
     changes = sum(_changes(each) for each in ours)
     facts["handoffs"] = 1000.0 * changes / (large + small)
+    if all(each.ordered for each in ours):
+        tails = [_tail(each.runs) for each in ours]
+        for reader, writer in (("large", "small"), ("small", "large")):
+            unread = sum(tokens for role, tokens in tails if role == writer)
+            facts[f"{reader}_skips"] = unread / (large + small)
     told = [each.usage for each in ours if each.usage is not None]
     if len(told) == len(ours):
         facts["prompt_tokens"] = sum(usage.prompt_tokens for usage in told) / len(told)
@@ -87,7 +93,9 @@ def measured_facts(path: Path, values: Sequence[Mapping[str, Any]], arm: str) ->
 
     What ran beside another generation is left out. In an evaluation's results the arms without
     drafting (``+…``) give the costs; where `arm` drafts, the arm of that model alone with the same
-    drafting gives its speed-up (``large+draft``, ``small+small-ngram``).
+    drafting gives its speed-up and what it adds to reading (``large+draft``,
+    ``small+small-ngram``). What a hand-off costs is that of `arm` itself where it is there, else of
+    the same arm without drafting.
 
     Raises:
         UsageError: no generation without drafting ran alone, or they are too short to tell.
@@ -101,7 +109,8 @@ def measured_facts(path: Path, values: Sequence[Mapping[str, Any]], arm: str) ->
             f"{path} does not tell what a token of each model costs",
             hint="it takes generations of both models with their usage, one at a time",
         )
-    ours = [each.usage for each in timed if each.arm in ("", arm.split("+")[0])]
+    same = [each.usage for each in timed if each.arm in ("", arm)]
+    ours = same or [each.usage for each in timed if each.arm == arm.split("+")[0]]
     facts = {
         "large_ms": costs.large_decode,
         "small_ms": costs.small_decode,
@@ -112,9 +121,12 @@ def measured_facts(path: Path, values: Sequence[Mapping[str, Any]], arm: str) ->
     for drafting in arm.split("+")[1:]:
         role: Role = "small" if drafting.startswith("small-") else "large"
         alone = [each for each in timed if each.arm == f"{role}+{drafting}"]
-        step = pooled(each.usage for each in alone if each.usage is not None).of(role).decode_ms
-        if step:
-            facts[f"{role}_spec_speedup"] = facts[f"{role}_ms"] / step
+        drafted = pooled(each.usage for each in alone if each.usage is not None).of(role)
+        if drafted.decode_ms:
+            facts[f"{role}_spec_speedup"] = facts[f"{role}_ms"] / drafted.decode_ms
+        if role == "large" and drafted.catch_up_ms is not None:
+            more = drafted.catch_up_ms - costs.large_catch_up
+            facts["large_spec_catch_up_ms"] = max(0.0, more)
     return {**trace_facts(path, arm), **facts} if _any_of(found, arm) else facts
 
 
@@ -142,9 +154,11 @@ def _written(values: Sequence[Mapping[str, Any]], path: Path) -> Iterator[_Writt
             runs = tuple(map(_run, value.get("segments") or ()))
         except (UsageError, KeyError, TypeError, ValueError, IndexError) as error:
             raise UsageError(f"{path} holds a generation that is not readable: {error}") from None
+        ordered = bool(runs)
         if not runs and usage is not None:
             runs = (("large", usage.large_tokens), ("small", usage.small_tokens))
-        yield _Written(str(value.get("arm", "")), runs, usage, value.get("at_once", 1) == 1)
+        alone = value.get("at_once", 1) == 1
+        yield _Written(str(value.get("arm", "")), runs, usage, alone, ordered)
 
 
 def _run(segment: Any) -> tuple[str, int]:
@@ -152,6 +166,18 @@ def _run(segment: Any) -> tuple[str, int]:
     if isinstance(segment, Mapping):
         return str(segment["role"]), int(segment["tokens"])
     return str(segment[0]), int(segment[5])
+
+
+def _tail(runs: Sequence[tuple[str, int]]) -> tuple[str, int]:
+    """Who wrote last, and how many tokens behind the other model's last one."""
+    last, tokens = "", 0
+    for role, count in reversed(runs):
+        if role == "inserted" or not count:
+            continue
+        if last not in ("", role):
+            break
+        last, tokens = role, tokens + count
+    return last, tokens
 
 
 def _changes(written: _Written) -> int:

@@ -19,8 +19,11 @@ _INPUTS = {
     "small_ms": ("small model, decoding", "time"),
     "large_catch_up_ms": ("large model, catching up", "time"),
     "small_catch_up_ms": ("small model, catching up", "time"),
+    "large_skips": ("of the small model, never read", ""),
+    "small_skips": ("of the large model, never read", ""),
     "overhead_ms": ("overhead of a hand-off", "time"),
     "large_spec_speedup": ("large model's drafting", "x"),
+    "large_spec_catch_up_ms": ("… and its reading along", "time"),
     "small_spec_speedup": ("small model's drafting", "x"),
 }
 

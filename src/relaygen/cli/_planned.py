@@ -26,6 +26,9 @@ _DEFAULTS: Facts = {
     "handoffs": 0.0,
     "prompt_tokens": 0.0,
     "tokens": 1.0,
+    "large_skips": 0.0,
+    "small_skips": 0.0,
+    "large_spec_catch_up_ms": 0.0,
 }
 _SOLVED_AWAY = ("small_ms", "large_catch_up_ms", "small_catch_up_ms", "overhead_ms")
 
@@ -119,6 +122,9 @@ def planned(asked: Asked) -> Plan:
         devices=asked.devices,
         hidden=asked.hidden_catch_up,
         prompt_per_token=values["prompt_tokens"] / values["tokens"],
+        large_skips=min(values["large_skips"], 1.0 - values["utilization"]),
+        small_skips=min(values["small_skips"], values["utilization"]),
+        large_spec_catch_up=values["large_spec_catch_up_ms"],
     )
     product = None
     if (setup.large_spec, setup.small_spec) != (1.0, 1.0):
