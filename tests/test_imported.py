@@ -95,6 +95,13 @@ def test_engines_of_both_roles() -> None:
         assert pair.generate("?", policy="small").answer == "said by small"
 
 
+def test_whoever_makes_the_pair_may_name_a_policy() -> None:
+    with Relay("own_parts:engine", "own_parts:engine", policy="own_parts:cues") as pair:
+        assert pair.policy == RelayPolicy.of(pair.profile.cues)
+        with pytest.raises(UsageError, match="there is no policy 'own_parts'"):
+            pair.generate("?", policy="own_parts:cues")
+
+
 @pytest.mark.parametrize(
     ("spec", "said"),
     [

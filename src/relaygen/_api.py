@@ -69,10 +69,12 @@ class Relay:
         spec: SpeculationSpec = None,
         small_spec: SpeculationSpec = None,
     ) -> None:
-        from .profiles import load, make_policy
+        from .profiles import load, own_policy_at
 
         self.profile = profile if isinstance(profile, Profile) else load(profile)
-        self.policy = make_policy(policy, self.profile) if isinstance(policy, str) else policy
+        if isinstance(policy, str):
+            _, policy = own_policy_at(None, policy, self.profile)
+        self.policy = policy
         asked: dict[Role, tuple[EngineSpec, SpeculationSpec]] = {
             "large": (large, spec),
             "small": (small, small_spec),

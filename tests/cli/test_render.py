@@ -233,6 +233,13 @@ def test_a_cpu_is_called_one() -> None:
     assert "share one CPU" not in said(made, Shown(LargeOnly(), "embedded", on_cpu=True))
 
 
+def test_a_small_model_that_ends_every_segment_at_once() -> None:
+    usage = Usage(large=ModelUsage(tokens=9), handoffs=6)
+    text = said(generation(("large", 9), usage=usage), Shown(RELAY, "embedded"))
+    assert "cues fired, but the small model ended its turn at once each time" in text
+    assert "no cue fired" not in text
+
+
 def test_money_saved_and_lost() -> None:
     made = generation(("large", 10), ("small", 10))
     saved = said(made, Shown(RELAY, "embedded", (10.0, 1.0)))

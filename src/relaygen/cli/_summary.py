@@ -216,6 +216,10 @@ def _why_no_handoff(generation: Generation, shown: Shown) -> list[str]:
         return ["no sentence was handed to the small model"]
     if any(segment.cue for segment in generation.segments):
         return []
+    if usage.handoffs and not usage.small_tokens:
+        return [
+            "cues fired, but the small model ended its turn at once each time: try relaygen doctor"
+        ]
     wrote = "the small model wrote in the answer only"
     if not usage.handoffs:
         wrote = "the large model wrote everything"
