@@ -87,7 +87,7 @@ def help_of(path: tuple[str, ...], command: click.Command) -> str:
         info_name=" ".join(path),
         terminal_width=WIDTH,
         max_content_width=WIDTH,
-        **command.context_settings,
+        **{**program.context_settings, **command.context_settings},
     )
     return "\n".join(line.rstrip() for line in command.get_help(context).splitlines())
 

@@ -88,7 +88,8 @@ def check(line: str, *, values: bool = True) -> None:
     """
     words = line.split()
     command: click.Command = program
-    context = click.Context(command, info_name=words.pop(0))
+    # As the program makes it: a command keeps the help option of its first context.
+    context = click.Context(command, info_name=words.pop(0), **command.context_settings)
     while isinstance(command, click.Group) and words and not words[0].startswith("-"):
         below = command.get_command(context, words[0])
         assert below is not None, f"{line}: there is no command {words[0]}"
