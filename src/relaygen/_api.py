@@ -200,10 +200,7 @@ class Relay:
         """
         task = self.task(question, **options)
         await self.check_margins(task.policy)
-        generating = self.generating(task)
-        async for _ in generating.events():
-            pass
-        return generating.snapshot()
+        return await self.generating(task).whole()
 
     async def check_margins(self, policy: Policy) -> None:
         """Margins are checked, not believed: once per engine, for policies that read them.

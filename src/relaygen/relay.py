@@ -79,6 +79,17 @@ class Generating:
         """What has been written so far; at the end, the result."""
         return self._ledger.generation()
 
+    async def whole(self) -> Generation:
+        """Run to the end, for whom the result is enough.
+
+        Raises:
+            EngineError: as `events`.
+        """
+        async with aclosing(self.events()) as events:
+            async for _ in events:
+                pass
+        return self.snapshot()
+
     async def events(self) -> AsyncGenerator[Event, None]:
         """Run; the last event is `Done`.
 

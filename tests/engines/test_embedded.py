@@ -42,7 +42,8 @@ def _stub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "stub"
     folder.mkdir()
     shutil.copy(Path(__file__).parent / "stub_xllamacpp.py", folder / "xllamacpp.py")
-    monkeypatch.setenv("PYTHONPATH", str(folder))
+    here = os.environ.get("PYTHONPATH", "")  # the package may be found there
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, (str(folder), here))))
     logs = tmp_path / "logs"
     logs.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(logs))

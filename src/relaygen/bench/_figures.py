@@ -80,9 +80,7 @@ async def aplayed(
         seed=0,
     )
     generating = Generating({"large": Playing(trace), "small": Playing(trace)}, task)
-    async for _ in generating.events():
-        pass
-    generation = generating.snapshot()
+    generation = await generating.whole()
     if generation.text != trace.text:
         raise UsageError(f"the relay does not write trace {trace.name!r} as it is")
     return generation

@@ -171,10 +171,7 @@ class _Rig:
             task = self._relay.task(
                 self._question(context), policy=policy, limits=Limits(max_tokens=1 << 16), seed=0
             )
-            generating = self._relay.generating(task, key=key)
-            async for _ in generating.events():
-                pass
-            return generating.snapshot()
+            return await self._relay.generating(task, key=key).whole()
 
         cpu = time.process_time()
         done = await asyncio.gather(*(one(place, key) for place, key in enumerate(keys)))

@@ -109,8 +109,10 @@ class Job:
             UsageError: the folder holds another calibration, it or the profile's cannot be written,
                 the profile is one that no calibration made, or there are too few questions.
         """
-        check_questions(self)
-        self._check_out()
+        self._check()
+        self._claim()
+
+    def _claim(self) -> None:
         self.folder.claim(self.settings)
         lines = [
             json.dumps({"id": one.id, "question": one.question}, ensure_ascii=False)
@@ -125,13 +127,13 @@ class Job:
         Raises:
             UsageError: as `begin`, or another run works in the folder.
         """
-        check_questions(self)
-        self._check_out()
+        self._check()  # before the folder is made
         with lock(self.folder.path, extra="calibrate"):
-            self.begin()
+            self._claim()
             yield
 
-    def _check_out(self) -> None:
+    def _check(self) -> None:
+        check_questions(self)
         if not self.out.parent.is_dir() or not os.access(self.out.parent, os.W_OK):
             raise UsageError(f"{self.out.parent} is no folder that can be written in")
         try:

@@ -178,11 +178,7 @@ async def _generated(
     engine: Engine, task: Task, id: str, question: Question, info: EngineInfo, fold: int
 ) -> Trace:
     recorder = _Recorder(engine)
-    generating = Generating({"large": recorder}, task)
-    async with aclosing(generating.events()) as events:
-        async for _ in events:
-            pass
-    done = generating.snapshot()
+    done = await Generating({"large": recorder}, task).whole()
     return Trace(
         id=id,
         question=question.question,

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
 
+from .. import _checks
 from .._agreement import same_answer
 from .._api import Relay
 from .._errors import ContextLengthError
@@ -76,7 +77,7 @@ async def answered(
     """
     said = PROMPT.replace("{question}", question)
     task = relay.task(said, policy=LargeOnly(), limits=limits, seed=_SEED)
-    generation = await _generated(relay, task)
+    generation = await relay.generating(task).whole()
     prompt = await relay.engines["large"].render(task.conversation)
     shared = await shares(generation, prompt, relay.profile, policy)
     same = None
@@ -98,13 +99,6 @@ async def answered(
     ), generation
 
 
-async def _generated(relay: Relay, task: Task) -> Generation:
-    generating = relay.generating(task)
-    async for _ in generating.events():
-        pass
-    return generating.snapshot()
-
-
 async def shares(
     generation: Generation, prompt: Prompt, profile: Profile, policy: Policy
 ) -> Generation:
@@ -121,10 +115,7 @@ async def shares(
         seed=0,
         hints=False,
     )
-    generating = Generating(engines, task)
-    async for _ in generating.events():
-        pass
-    return generating.snapshot()
+    return await Generating(engines, task).whole()
 
 
 async def _small_answer(
@@ -137,11 +128,10 @@ async def _small_answer(
     """What the small model answers behind the large one's thinking, whose ids it gets if it can."""
     thinking = [s for s in generation.segments if s.stage == "reasoning"]
     ids = tuple(id for segment in thinking for id in segment.ids if id is not None)
-    large, small = infos["large"], infos["small"]
-    if large.vocabulary and large.vocabulary == small.vocabulary:
+    if _checks.shared(infos):
         conversation = Conversation((), raw=prompt.ids + ids)
     else:
         begun = task.conversation.prefill + "".join(segment.text for segment in thinking)
         conversation = Conversation(task.conversation.messages, begun)
     asked = relay.task(conversation, policy=SmallOnly(), limits=_ANSWER, seed=_SEED)
-    return (await _generated(relay, asked)).answer
+    return (await relay.generating(asked).whole()).answer

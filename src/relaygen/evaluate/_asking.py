@@ -195,10 +195,7 @@ class Asking:
         if setup.answer_role is not None:
             task = replace(task, answer_role=setup.answer_role)
         await relay.check_margins(task.policy)
-        generating = relay.generating(task)
-        async for _ in generating.events():
-            pass
-        generation = generating.snapshot()
+        generation = await relay.generating(task).whole()
         _check_whole(generation)
         return replace(
             blank,
