@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from importlib.resources import files
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..serve.support import CHAT, events
@@ -74,31 +75,33 @@ def classes(page: Page, selector: str) -> list[str]:
     return [each.get_attribute("class") or "" for each in page.locator(selector).all()]
 
 
-def fulfilled(page: Page, texts: list[str], **more: Any) -> None:
-    """Let the chat route tell these texts, by the large and the small model in turn."""
-    lines: list[dict[str, Any]] = []
+def wrote(text: str, model: str = "large", stage: str = "answer") -> dict[str, Any]:
+    """The chunk of one token."""
+    delta = {"content" if stage == "answer" else "reasoning_content": text}
+    relay = {"model": model, "stage": stage}
+    return {"choices": [{"delta": delta, "finish_reason": None}], "relay": relay}
 
-    def chunk(delta: dict[str, str], relay: dict[str, Any]) -> None:
-        lines.append({"choices": [{"delta": delta, "finish_reason": None}], "relay": relay})
 
-    for number, text in enumerate(texts):
-        source, target = ("small", "large") if number % 2 == 0 else ("large", "small")
-        if number:
-            told: dict[str, Any] = {
-                "source": source,
-                "target": target,
-                "why": "cue",
-                "cue": "So",
-                "kind": "lead",
-            }
-            told |= {"event": "handoff", "token": number, "discarded": 0, "seconds": 0.01}
-            chunk({}, told)
-        chunk({"content": text}, {"model": target, "stage": "answer"})
-    small = len(texts) // 2
+def happened(event: str, **told: Any) -> dict[str, Any]:
+    """The chunk of something beside the text."""
+    relay = {"event": event, **told}
+    return {"choices": [{"delta": {}, "finish_reason": None}], "relay": relay}
+
+
+def handed(target: str, token: int, *, cue: str = "So", why: str = "cue") -> dict[str, Any]:
+    """The chunk of a hand-off before the token of this number."""
+    source = "large" if target == "small" else "small"
+    told = {"source": source, "target": target, "kind": "lead", "why": why, "cue": cue}
+    return happened("handoff", **told, token=token, discarded=0, seconds=0.01)
+
+
+def summed(large: int, small: int = 0, **more: Any) -> dict[str, Any]:
+    """The last chunk."""
+    tokens = {"large": large, "small": small, "inserted": 0, "discarded": 0}
     summary = {
         "policy": "relay",
-        "tokens": {"large": len(texts) - small, "small": small, "inserted": 0, "discarded": 0},
-        "handoffs": len(texts) - 1,
+        "tokens": tokens,
+        "handoffs": 0,
         "fallbacks": 0,
         "paused": None,
         "estimate": {"speedup": None, "large_alone": None},
@@ -106,13 +109,39 @@ def fulfilled(page: Page, texts: list[str], **more: Any) -> None:
         "notes": [],
         **more,
     }
-    lines.append({"choices": [], "relay": summary})
-    body = "".join(f"data: {json.dumps(line)}\n\n" for line in lines) + "data: [DONE]\n\n"
+    return {"choices": [], "relay": summary}
+
+
+def streamed(page: Page, chunks: list[dict[str, Any]]) -> None:
+    """Let the chat route answer with these chunks."""
+    body = "".join(f"data: {json.dumps(chunk)}\n\n" for chunk in chunks) + "data: [DONE]\n\n"
 
     def answer(route: Route) -> None:
         route.fulfill(body=body, content_type="text/event-stream")
 
     page.route(f"**{CHAT}", answer)
+
+
+def fulfilled(page: Page, texts: list[str], **more: Any) -> None:
+    """Let the chat route tell these texts, by the large and the small model in turn."""
+    chunks: list[dict[str, Any]] = []
+    for number, text in enumerate(texts):
+        model = ("large", "small")[number % 2]
+        if number:
+            chunks.append(handed(model, number))
+        chunks.append(wrote(text, model))
+    small = len(texts) // 2
+    last = summed(len(texts) - small, small, **{"handoffs": len(texts) - 1, **more})
+    streamed(page, [*chunks, last])
+
+
+def saved(page: Page, folder: Path) -> Path:
+    """The file that the page makes."""
+    with page.expect_download() as caught:
+        page.get_by_role("button", name="Save as a page").click()
+    path = folder / caught.value.suggested_filename
+    caught.value.save_as(path)
+    return path
 
 
 def serious(page: Page) -> list[str]:

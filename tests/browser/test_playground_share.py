@@ -15,6 +15,7 @@ from .asking import (
     ask,
     count,
     finish,
+    saved,
     serious,
 )
 from .conftest import Open
@@ -29,10 +30,7 @@ def test_a_shared_file_opens_without_server_and_script(
     page.get_by_label("Side by side").check()
     ask(page)
     finish(page)
-    with page.expect_download() as caught:
-        page.get_by_role("button", name="Save as a page").click()
-    path = tmp_path / caught.value.suggested_filename
-    caught.value.save_as(path)
+    path = saved(page, tmp_path)
     html = path.read_text("utf-8")
     assert "<script" not in html
     assert "<img" not in html
@@ -50,8 +48,8 @@ def test_a_shared_file_opens_without_server_and_script(
     for strip, shown in zip(
         shared.locator(".strip").all(), page.locator(".strip").all(), strict=True
     ):
-        assert strip.locator("span").count() == shown.locator(".mark").count()
-    second = shared.locator(".strip").first.locator("span").nth(1)
+        assert strip.locator(".mark").count() == shown.locator(".mark").count()
+    second = shared.locator(".strip").first.locator(".mark").nth(1)
     assert "cue “So”" in (second.get_attribute("title") or "")
     assert second.evaluate("e => e.getBoundingClientRect().height") > 10
     for name in ("large", "small"):

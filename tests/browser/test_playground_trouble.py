@@ -48,7 +48,7 @@ def test_a_key_is_asked_for_used_and_forgotten(opened: Open) -> None:
     with serving(pair(settings=settings)) as url:
         page = opened(f"{url}/llm/", expected=REFUSED)
         expect(page.get_by_role("alert").first).to_have_text(
-            "This server asks for an API key. Type it below and try again."
+            "This server asks for an API key. Type it under More and try again."
         )
         expect(page.get_by_label("API key")).to_be_focused()
         page.keyboard.type("wrong")
@@ -72,7 +72,12 @@ def test_a_server_that_is_gone(opened: Open) -> None:
     with serving(pair()) as url:
         page = opened(url, expected=REFUSED)
         expect(page.locator("#served")).to_contain_text("relaygen")
-    fails(page, "The server cannot be reached. Is it still running?")
+    ask(page)
+    expect(page.get_by_role("alert").first).to_have_text(
+        "The server cannot be reached. Is it still running?"
+    )
+    expect(page.locator("#go")).to_have_text("Ask")
+    expect(page.locator("#result")).to_be_hidden()
 
 
 def fails(page: Page, words: str) -> None:

@@ -12,9 +12,14 @@ export class Problem extends Error {
 }
 
 const UNREACHABLE = "The server cannot be reached. Is it still running?";
+const STRANGER = "What answers here is not RelayGen. Is this page's address still its server's?";
+const NO_KEY = "An API key has only letters from A to Z, digits and signs. Type it under More and try again.";
+const STAYS = "What was written until then stays.";
 
 function headers(key) {
-  return key ? { authorization: `Bearer ${key}` } : {};
+  const bare = key.trim(); // it was pasted
+  if (/[^!-~]/.test(bare)) throw new Problem(NO_KEY, 401); // no header can hold it
+  return bare ? { authorization: `Bearer ${bare}` } : {};
 }
 
 async function asked(path, options) {
@@ -40,10 +45,10 @@ async function refusal(reply) {
 }
 
 /** A status and the server's message as a sentence that says what to do. */
-export function inWords(status, message, wait) {
+function inWords(status, message, wait) {
   const said = message ? sentence(` The server says: ${message}`) : "";
   const later = wait ? `in ${wait} s` : "a little later";
-  if (status === 401) return "This server asks for an API key. Type it below and try again.";
+  if (status === 401) return "This server asks for an API key. Type it under More and try again.";
   if (status === 404) return `The server does not have that.${said}`;
   if (status === 413) return "The question is longer than the server accepts.";
   if (status === 429) return `The server is full. Try again ${later}.`;
@@ -54,13 +59,20 @@ export function inWords(status, message, wait) {
 }
 
 function brokenOff(message) {
-  return `${sentence(`The generation broke off: ${message}`)} What was written until then stays.`;
+  return `${sentence(`The generation broke off: ${message}`)} ${STAYS}`;
 }
 
 /** The cards of `GET /v1/models`. */
-export async function models(key) {
-  const reply = await asked("v1/models", { headers: headers(key) });
-  return (await reply.json()).data;
+export async function models({ key, signal }) {
+  const reply = await asked("v1/models", { headers: headers(key), signal });
+  let cards;
+  try {
+    cards = (await reply.json()).data;
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+  }
+  if (!cards?.[0]?.relay) throw new Problem(STRANGER);
+  return cards;
 }
 
 /** The chunks of one streamed chat, each as [chunk, milliseconds] when it came. */
@@ -72,6 +84,14 @@ export async function* chat(body, { key, signal }) {
     signal,
   });
   const reader = reply.body.pipeThrough(new TextDecoderStream()).getReader();
+  try {
+    yield* chunks(reader);
+  } finally {
+    reader.cancel().catch(() => {}); // whoever reads no further ends the generation
+  }
+}
+
+async function* chunks(reader) {
   let rest = "";
   let done = false; // read on to the end, so that the connection can be used again
   for (;;) {
@@ -80,10 +100,10 @@ export async function* chat(body, { key, signal }) {
       read = await reader.read();
     } catch (error) {
       if (error.name === "AbortError") throw error;
-      throw new Problem("The connection broke off. What was written until then stays.");
+      throw new Problem(`The connection broke off. ${STAYS}`);
     }
     if (read.done && done) return;
-    if (read.done) throw new Problem("The stream ended early. What was written until then stays.");
+    if (read.done) throw new Problem(`The stream ended early. ${STAYS}`);
     const at = performance.now();
     const blocks = (rest + read.value).split("\n\n");
     rest = blocks.pop();
@@ -91,9 +111,17 @@ export async function* chat(body, { key, signal }) {
       if (!block.startsWith("data: ")) continue; // a comment keeps the connection
       if (block === "data: [DONE]") done = true;
       if (done) break;
-      const chunk = JSON.parse(block.slice(6));
+      const chunk = parsed(block.slice(6));
       if (chunk.error) throw new Problem(brokenOff(chunk.error.message));
       yield [chunk, at];
     }
+  }
+}
+
+function parsed(text) {
+  try {
+    return JSON.parse(text);
+  } catch {
+    throw new Problem(`Something between here and the server garbled the stream. ${STAYS}`);
   }
 }

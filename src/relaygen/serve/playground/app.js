@@ -5,7 +5,7 @@ import { Generation } from "./generation.js";
 import { page } from "./share.js";
 import { Scale } from "./strip.js";
 import { View, say } from "./view.js";
-import { plural, progress, verdict } from "./words.js";
+import { progress, result, verdict } from "./words.js";
 
 const LEVELED = ["relay", "margin"]; // policies that have levels
 const FRAME_MS = 60; // drawing leaves the device to the models
@@ -19,26 +19,26 @@ const EXAMPLES = [
 ];
 
 const at = (id) => document.getElementById(id);
-const state = { root: "", own: {}, running: null, shown: [], question: "", together: false };
+const state = { own: null, running: null, shown: [], question: "", together: false, told: 0 };
 
 // What the server has.
 
-async function load() {
+/** Anew before each question too: another server may answer by now. Gives whether it is there. */
+async function load(signal) {
   try {
-    const cards = await models(at("key").value);
-    trouble("");
-    offer(cards);
+    offer(await models({ key: at("key").value, signal }));
+    trouble(null);
+    return true;
   } catch (error) {
-    trouble(error);
+    if (error.name !== "AbortError") trouble(error);
+    return false;
   }
 }
 
-function offer(cards) {
-  const [own, ...others] = cards;
-  state.root = own.id;
-  state.own = own.relay;
+function offer([own, ...others]) {
+  state.own = own;
   at("served").textContent = `${own.id} · profile ${own.relay.profile}`;
-  const suffix = (card) => card.id.slice(state.root.length + 1);
+  const suffix = (card) => card.id.slice(own.id.length + 1);
   const levels = others.filter((card) => suffix(card) === card.relay.level);
   const policies = others.filter((card) => !levels.includes(card));
   options(at("policy"), `the server’s: ${own.relay.policy}`, policies.map(suffix));
@@ -78,7 +78,7 @@ function body(policy, level) {
   if (policy) relay.policy = policy;
   if (level) relay.level = level;
   const made = {
-    model: state.root,
+    model: state.own.id,
     messages: [{ role: "user", content: state.question }],
     stream: true,
     stream_options: { include_usage: true },
@@ -93,23 +93,36 @@ function body(policy, level) {
 function wanted() {
   const policy = at("policy").value;
   const level = at("level").disabled ? "" : at("level").value;
-  const own = state.own.policy;
-  const name = policy || (level && !leveled(own) ? "relay" : own); // as the server reads it
-  const step = leveled(name) && (level || state.own.level);
+  const own = state.own.relay;
+  const name = policy || (level && !leveled(own.policy) ? "relay" : own.policy); // as the server reads it
+  const step = leveled(name) && (level || own.level);
   const arms = [[step ? `${label(name)}, ${step}` : label(name), body(policy, level)]];
   if (at("race").checked) arms.push(["large alone", body("large", "")]);
   return arms;
 }
 
 async function ask() {
-  state.question = at("question").value.trim();
-  if (!state.question) {
+  const question = at("question").value.trim();
+  if (!question) {
     at("question").focus();
     return;
   }
-  if (!state.root) await load();
-  if (!state.root) return;
-  trouble("");
+  state.running = new AbortController();
+  const { signal } = state.running;
+  at("go").textContent = "Stop";
+  let scale = null;
+  if (await load(signal)) {
+    state.question = question;
+    scale = prepare();
+    await run(signal);
+  }
+  state.running = null;
+  at("go").textContent = "Ask";
+  if (scale) conclude(scale);
+}
+
+/** An empty place for each generation; gives the scale of their strips. */
+function prepare() {
   const scale = new Scale();
   const arms = wanted();
   state.together = arms.length > 1 && !at("order").querySelector("[value=sequence]").checked;
@@ -124,53 +137,49 @@ async function ask() {
   at("result").hidden = false;
   at("share").disabled = true;
   at("arms").scrollIntoView({ block: "nearest" });
-  await run(scale);
+  return scale;
 }
 
-async function run(scale) {
-  state.running = new AbortController();
-  at("go").textContent = "Stop";
+async function run(signal) {
   news("Writing.");
-  const { signal } = state.running;
   tick();
   if (state.together) await Promise.all(state.shown.map((arm) => answer(arm, signal)));
-  else for (const arm of state.shown) if (!signal.aborted) await answer(arm, signal);
-  state.running = null;
-  at("go").textContent = "Ask";
-  scale.settle(Math.max(...state.shown.map((arm) => arm.generation.tokens)));
-  draw();
-  conclude();
+  else for (const arm of state.shown) await answer(arm, signal);
 }
 
-async function answer({ generation, request, view }, signal) {
+async function answer(arm, signal) {
+  const finish = signal.aborted ? "stopped" : await receive(arm, signal);
+  arm.generation.end(performance.now(), finish);
+  arm.view.draw(performance.now());
+  arm.view.end();
+}
+
+/** Gives why it ended early; "" where it did not. */
+async function receive({ generation, request, view }, signal) {
   generation.start(performance.now());
-  let finish = "";
   try {
     for await (const [chunk, came] of chat(request, { key: at("key").value, signal })) {
       const written = generation.take(chunk, came);
       if (written) view.add(...written);
     }
+    return "";
   } catch (error) {
-    finish = error.name === "AbortError" ? "stopped" : "failed";
-    if (finish === "failed") {
-      if (!(error instanceof Problem)) console.error(error);
-      generation.problem = error instanceof Problem ? error.message : "This page has a defect.";
-      if (error.status === 401) wantKey();
-    }
+    if (error.name === "AbortError") return "stopped";
+    if (!(error instanceof Problem)) console.error(error);
+    generation.problem = error instanceof Problem ? error.message : "This page has a defect.";
+    if (error.status === 401) wantKey();
+    return "failed";
   }
-  generation.end(performance.now(), finish);
-  view.draw(performance.now());
-  view.end();
 }
 
-function conclude() {
+function conclude(scale) {
+  scale.settle(Math.max(...state.shown.map((arm) => arm.generation.tokens)));
+  draw();
   const generations = state.shown.map((arm) => arm.generation);
   at("share").disabled = !generations.some((each) => each.tokens);
   const whole = generations.every((each) => each.summary);
   if (whole && generations.length > 1) say(at("verdict"), verdict(...generations, state.together));
-  const done = ({ name, tokens, finish, problem }) =>
-    problem ? `${name}: ${problem}` : `${name} ${finish === "stopped" ? "stopped" : "is done"}: ${plural(tokens, "token")}.`;
-  news(generations.map(done).join(" "));
+  news(generations.map(result).join(" "));
 }
 
 // Showing.
@@ -203,13 +212,13 @@ function news(text) {
 
 function trouble(error) {
   at("problem").hidden = !error;
-  at("problem").textContent = error ? error.message : "";
-  if (error.status === 401) wantKey();
+  at("problem").textContent = error?.message ?? "";
+  if (error?.status === 401) wantKey();
 }
 
 function wantKey() {
   at("more").open = true;
-  at("key").focus();
+  setTimeout(() => at("key").focus()); // not while the focus goes elsewhere
 }
 
 function share() {
@@ -240,13 +249,17 @@ function theme(name) {
 
 at("ask").addEventListener("submit", (event) => {
   event.preventDefault();
-  if (state.running) state.running.abort();
-  else ask();
+  if (!state.running) ask();
+});
+at("go").addEventListener("click", (event) => {
+  if (!state.running) return;
+  event.preventDefault(); // a field with an impossible value would keep the form from being sent
+  state.running.abort();
 });
 at("question").addEventListener("keydown", (event) => {
   if (event.key !== "Enter" || !(event.ctrlKey || event.metaKey)) return;
   event.preventDefault();
-  if (!state.running) ask();
+  if (!state.running) at("ask").requestSubmit();
 });
 for (const [number, button] of at("examples").querySelectorAll("button").entries()) {
   button.addEventListener("click", () => {
@@ -254,9 +267,10 @@ for (const [number, button] of at("examples").querySelectorAll("button").entries
     at("question").focus();
   });
 }
+at("more").addEventListener("invalid", () => { at("more").open = true; }, true); // it says why
 at("policy").addEventListener("change", fit);
 at("race").addEventListener("change", fit);
-at("key").addEventListener("change", load);
+at("key").addEventListener("change", () => load());
 at("share").addEventListener("click", share);
 at("theme").addEventListener("click", () => {
   const now = document.documentElement.dataset.theme ?? "system";

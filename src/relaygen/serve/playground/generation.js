@@ -52,7 +52,7 @@ export class Generation {
     const relay = chunk.relay || {};
     const choice = chunk.choices[0];
     if (choice?.finish_reason) this.finish = choice.finish_reason;
-    if (relay.tokens) this._sum(relay);
+    if (relay.policy) this._sum(relay);
     if (relay.event === "handoff") this._handedOff(relay, at);
     if (relay.event === "insertion") this._inserted += relay.tokens;
     if (relay.event === "stage") this._close(relay.token, at);

@@ -3,55 +3,63 @@
 import { facts, outcome, percent, seconds } from "./words.js";
 
 const STYLE = `
-:root { color-scheme: light dark; --bg: light-dark(#fbfaf7, #151513); --ink: light-dark(#1f1e1b, #eae7df);
-  --faint: light-dark(#66625a, #a39e93); --line: light-dark(#e2ded5, #35332f);
-  --large: light-dark(#1f4f8f, #9cc4f5); --small: light-dark(#9c3f0a, #f2a96c); --answer: light-dark(#0b6e63, #58cdbd); }
-body { margin: 0 auto; max-width: 46rem; padding: 3rem 1.25rem 4rem; background: var(--bg); color: var(--ink);
-  font: 1rem/1.65 Inter, system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif; }
-h1 { font-size: 1.35rem; line-height: 1.35; white-space: pre-wrap; overflow-wrap: anywhere; }
-h2 { font-size: 1.1rem; margin: 2.5rem 0 .5rem; }
-h3, .faint { color: var(--faint); } h3 { font-size: .85rem; margin: 1.5rem 0 .25rem; }
-.strip { display: flex; align-items: flex-end; height: 2.25rem; border-bottom: 2px solid var(--line); }
-.strip span { min-width: 0; box-sizing: border-box; }
-.strip .large { height: 100%; background: var(--large); }
-.strip .small { height: 60%; background: repeating-linear-gradient(-45deg, var(--small) 0 3px, color-mix(in srgb, var(--small) 55%, var(--bg)) 3px 5px); }
-.strip .inserted { height: 30%; background: var(--faint); }
-.strip .answered { border-bottom: 4px solid var(--answer); }
-.text { white-space: pre-wrap; overflow-wrap: anywhere; }
-.text .large { color: var(--large); }
-.text .small { color: var(--small); text-decoration: underline dotted 1px; text-underline-offset: .25em; }
-details { margin-top: 1rem; } table { border-collapse: collapse; font-size: .85rem; } td, th { text-align: left; padding: .2rem .9rem .2rem 0; vertical-align: top; }
+main { margin: 0 auto; max-width: 46rem; padding: 3rem 1.25rem 4rem; }
+h1 { font-size: 1.35rem; line-height: 1.35; white-space: pre-wrap; overflow-wrap: anywhere; unicode-bidi: plaintext; }
+h2 { font-size: 1.1rem; margin: 2.5rem 0 .75rem; }
+h3 { font-size: .875rem; margin: 1.5rem 0 .25rem; }
+details { margin-top: 1.5rem; }
+summary { cursor: pointer; }
+table { border-collapse: collapse; font-size: .875rem; font-variant-numeric: tabular-nums; }
+th, td { text-align: left; padding: .25rem 1rem .25rem 0; vertical-align: top; border-bottom: 1px solid var(--line); }
 `;
 
 const ESCAPES = { "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#39;" };
 
-export function escape(text) {
+function escape(text) {
   return String(text).replace(/[&<>"']/g, (each) => ESCAPES[each]);
+}
+
+/** The rules that this page and the file have in common. */
+function look() {
+  const sheet = [...document.styleSheets].find((each) => each.href?.endsWith("/look.css"));
+  return [...sheet.cssRules].map((rule) => rule.cssText).join("\n");
 }
 
 function paragraphs(texts, kind = "") {
   return texts.map((text) => `<p class="${kind}">${escape(text)}</p>`).join("\n");
 }
 
-function strip({ segments, thinks }) {
-  const mark = (each) => {
-    const kind = thinks && each.stage === "answer" ? `${each.model} answered` : each.model;
-    const title = escape(facts(each, segments.length).join(" · "));
-    return `<span class="${kind}" style="flex: ${Number(each.tokens)} 0 0" title="${title}"></span>`;
-  };
-  return `<div class="strip" role="img" aria-label="Who wrote what; the table below says it in words">${segments.map(mark).join("")}</div>`;
+function known(segment, { segments }) {
+  return escape(facts(segment, segments.length).join(" · "));
 }
 
-function text(title, { segments }, stage) {
-  const own = segments.filter((each) => each.stage === stage && each.pieces.length);
+function place({ from, tokens }) {
+  return `--from: ${Number(from)}; --tokens: ${Number(tokens)}`;
+}
+
+function strip(generation) {
+  const { segments, tokens, thinks, answer } = generation;
+  const marks = segments.map(
+    (each) => `<span class="mark ${escape(each.model)}" style="${place(each)}" title="${known(each, generation)}"></span>`,
+  );
+  const end = answer && `<span class="answering" style="${place({ from: answer.from, tokens: tokens - answer.from })}"><b>answer</b></span>`;
+  const stages = `<div class="stages" aria-hidden="true"><span>thinking</span>${end ?? ""}</div>`;
+  return `<div style="--unit: ${100 / Math.max(1, tokens)}%">
+<div class="strip" role="img" aria-label="Who wrote what; the table below says it in words">${marks.join("")}</div>
+${thinks ? stages : ""}
+</div>`;
+}
+
+function text(title, generation, stage) {
+  const own = generation.segments.filter((each) => each.stage === stage && each.pieces.length);
   if (!own.length) return "";
   const spans = own.map((each) => {
-    const told = escape(facts(each, segments.length).join(" · "));
     const bare = each.text.trimStart();
     const space = each.text.slice(0, each.text.length - bare.length); // nothing to underline
-    return `${space}<span class="${each.model}" title="${told}">${escape(bare)}</span>`;
+    return `${space}<span class="by ${escape(each.model)}" title="${known(each, generation)}">${escape(bare)}</span>`;
   });
-  return `<h3>${title}</h3>\n<div class="text">${spans.join("")}</div>`;
+  return `<div class="${title.toLowerCase()}"><h3>${title}</h3>
+<div class="text">${spans.join("")}</div></div>`;
 }
 
 function counts(generation) {
@@ -85,7 +93,8 @@ function section(generation) {
 <h2>${escape(name)}</h2>
 ${strip(generation)}
 <p>${escape(counts(generation))}</p>
-${paragraphs([...(problem ? [problem] : []), ...outcome(generation)])}
+${paragraphs(problem ? [problem] : [], "problem")}
+${paragraphs(outcome(generation))}
 ${text("Thinking", generation, "reasoning")}
 ${text("Answer", generation, "answer")}
 ${table(generation)}
@@ -100,14 +109,15 @@ export function page(question, generations, told) {
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
-<title>RelayGen: ${escape(question.slice(0, 80))}</title>
-<style>${STYLE}</style>
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'">
+<title>RelayGen: ${escape([...question].slice(0, 80).join(""))}</title>
+<style>
+${look()}${STYLE}</style>
 </head>
 <body>
 <main>
 <h1>${escape(question)}</h1>
-<p class="faint">Written by two models with RelayGen: ${escape(from)}. The large model’s text is blue; the small one’s is orange and underlined, and lower in the strip; a green base marks the answer.</p>
+<p class="faint">Written by two models with RelayGen: ${escape(from)}. The large model’s text is violet; the small one’s is green and underlined, and lower in the strip.</p>
 ${paragraphs(told.verdict)}
 ${generations.map(section).join("\n")}
 </main>

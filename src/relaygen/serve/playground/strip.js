@@ -38,7 +38,8 @@ export class Scale {
 }
 
 export class Strip {
-  /** `chosen` is told the segment that is pointed at, or null; `wanted` the one that is opened. */
+  /** `chosen` is told the segment that is pointed at, again as it grows, or null; `wanted` the one
+   * that is opened. */
   constructor(element, generation, scale, { chosen, wanted }) {
     this._element = element;
     this._generation = generation;
@@ -58,7 +59,7 @@ export class Strip {
     element.addEventListener("blur", () => this.select(null));
     element.addEventListener("pointermove", (event) => this.select(this._at(event)));
     element.addEventListener("pointerdown", (event) => this.select(this._at(event)));
-    element.addEventListener("pointerleave", () => this.leave());
+    element.addEventListener("pointerleave", (event) => this.leave(event));
     element.addEventListener("click", () => this._open());
   }
 
@@ -75,6 +76,12 @@ export class Strip {
     if (this._element.ariaValueMax !== String(segments.length)) {
       this._element.ariaValueMax = segments.length;
     }
+    if (this._selected) this._show(segments[this._selected - 1]); // it may be growing
+  }
+
+  /** No more comes. Only now is the selected segment told anew: not at each of its tokens. */
+  end() {
+    if (this._selected) this.select(this._selected);
   }
 
   /** Point at the segment of this number; null at none. */
@@ -82,20 +89,25 @@ export class Strip {
     const segment = this._generation.segments[number - 1] ?? null;
     this._marks[this._selected - 1]?.classList.remove("on");
     this._selected = segment?.number ?? null;
-    this._pin.hidden = !segment;
     if (segment) {
       this._marks[number - 1]?.classList.add("on");
-      this._pin.style.setProperty("--at", segment.from + segment.tokens / 2);
       this._element.ariaValueMin = 1;
       this._element.ariaValueNow = number;
       this._element.ariaValueText = facts(segment, this._generation.segments.length).join(", ");
     }
-    this._chosen(segment);
+    this._show(segment);
   }
 
-  /** The pointer went away: the keyboard's place, if it has one, counts again. */
-  leave() {
-    if (document.activeElement !== this._element) this.select(null);
+  /** The pointer went away: the keyboard's place, if it has one, counts again. A finger that is
+   * lifted did not go away. */
+  leave({ pointerType }) {
+    if (pointerType !== "touch" && document.activeElement !== this._element) this.select(null);
+  }
+
+  _show(segment) {
+    this._pin.hidden = !segment;
+    if (segment) this._pin.style.setProperty("--at", segment.from + segment.tokens / 2);
+    this._chosen(segment);
   }
 
   _mark(segment) {

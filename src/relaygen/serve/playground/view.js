@@ -72,7 +72,7 @@ export class View {
     this.element = template.content.cloneNode(true).firstElementChild;
     this._find = (selector) => this.element.querySelector(selector);
     this._spans = new Map();
-    this._lit = [];
+    this._lit = null; // the segment that is pointed at
     this._waiting = []; // text that is not on the page yet
     this._texts = {
       reasoning: new Written(this._find("details .text"), this._spans),
@@ -85,15 +85,14 @@ export class View {
     this._caption = this._find(".caption");
     this._strip = new Strip(this._find(".strip"), generation, scale, {
       chosen: (segment) => this._light(segment),
-      wanted: (segment) => this._spans.get(segment)?.[0].scrollIntoView({ block: "center" }),
+      wanted: (segment) => this._bring(segment),
     });
     this._light(null);
     for (const text of this.element.querySelectorAll(".text")) {
-      text.addEventListener("pointerover", (event) => {
-        const number = event.target.closest("[data-segment]")?.dataset.segment;
-        if (number) this._strip.select(Number(number));
-      });
-      text.addEventListener("pointerleave", () => this._strip.leave());
+      for (const kind of ["pointerover", "click"]) { // a finger has only the latter in the end
+        text.addEventListener(kind, (event) => this._point(event.target));
+      }
+      text.addEventListener("pointerleave", (event) => this._strip.leave(event));
     }
   }
 
@@ -125,6 +124,7 @@ export class View {
   end() {
     this.element.classList.add("ended");
     for (const text of Object.values(this._texts)) text.end();
+    this._strip.end();
     const { problem } = this._generation;
     const alert = this._find(".problem");
     alert.textContent = problem;
@@ -150,12 +150,26 @@ export class View {
   }
 
   _light(segment) {
-    for (const span of this._lit) span.classList.remove("on");
-    this._lit = this._spans.get(segment) ?? [];
-    for (const span of this._lit) span.classList.add("on");
+    const spans = (of) => this._spans.get(of) ?? [];
+    if (segment !== this._lit) for (const span of spans(this._lit)) span.classList.remove("on");
+    for (const span of spans(segment)) span.classList.add("on");
+    this._lit = segment;
     const told = segment ? facts(segment, this._generation.segments.length).join(" · ") : HOW;
-    this._caption.textContent = told;
+    if (this._caption.textContent !== told) this._caption.textContent = told;
     this._caption.classList.toggle("faint", !segment);
+  }
+
+  _point(element) {
+    const number = element.closest("[data-segment]")?.dataset.segment;
+    if (number) this._strip.select(Number(number));
+  }
+
+  /** The segment's text into view, out of a folded thinking if need be. */
+  _bring(segment) {
+    const span = this._spans.get(segment)?.[0];
+    const folded = span?.closest("details");
+    if (folded) folded.open = true;
+    span?.scrollIntoView({ block: "center" });
   }
 }
 

@@ -10,6 +10,7 @@ const WHY = {
   context: "the small model's context is full",
   failure: "the other model failed",
   loop: "the text went round in circles",
+  marker: "the small model wanted to end the thinking",
   margin: "the small model was not sure of its next word",
   random: "by chance",
   entropy: "the model was not certain",
@@ -25,7 +26,7 @@ export function seconds(value) {
   return `${value.toFixed(value < 1 ? 2 : value < 100 ? 1 : 0)}\u00a0s`;
 }
 
-export function plural(count, noun) {
+function plural(count, noun) {
   return `${count} ${noun}${count === 1 ? "" : "s"}`;
 }
 
@@ -49,8 +50,9 @@ export function facts(segment, of) {
   parts.push(`${plural(segment.tokens, "token")} in ${seconds(took)}`);
   const hand = segment.hand;
   if (!hand) return parts;
-  if (hand.cue) parts.push(`cue “${hand.cue.trim()}”`);
-  if (hand.why !== "cue" || !hand.cue) parts.push(WHY[hand.why] ?? hand.why);
+  const cue = hand.cue.trim();
+  if (cue) parts.push(`cue “${cue}”`);
+  if (hand.why !== "cue" || !cue) parts.push(WHY[hand.why] ?? hand.why);
   parts.push(`hand-off ${seconds(hand.seconds)}`);
   if (hand.discarded) parts.push(`${hand.discarded} discarded`);
   return parts;
@@ -66,8 +68,10 @@ function ratio(value, other) {
 export function outcome(generation) {
   const said = [];
   const { summary, finish } = generation;
+  if (generation.began === null) return ["Not asked: it was stopped before."];
   if (finish === "stopped") said.push("Stopped: this is what was written until then.");
   if (!summary) return said;
+  if (!generation.segments.some((segment) => segment.text.trim())) said.push("It wrote nothing.");
   const { speedup, large_alone: alone } = summary.estimate;
   const single = ["large", "small"].includes(summary.policy);
   if (speedup !== null && alone !== null) {
@@ -106,6 +110,13 @@ export function verdict(relay, large, together) {
   }
   if (together) said.push("They ran at the same time: on a shared device each slowed the other.");
   return said;
+}
+
+/** For a screen reader at the end. */
+export function result({ name, began, finish, problem, tokens }) {
+  if (problem) return `${name}: ${problem}`;
+  if (began === null) return `${name} was not asked.`;
+  return `${name} ${finish === "stopped" ? "stopped" : "is done"}: ${plural(tokens, "token")}.`;
 }
 
 /** For a screen reader while it is written. */
