@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from relaygen import EngineReplyError, EngineUnreachableError, UsageError
-from relaygen._checks import Finding, check_pair
-from relaygen._types import Delta, EngineInfo, Role, SegmentRequest
+from relaygen._checks import Finding, check_pair, prefix_cache
+from relaygen._types import Conversation, Delta, EngineInfo, Prompt, Role, SegmentRequest
 from relaygen.engines.base import Engine
 from relaygen.engines.scripted import ScriptedEngine
 
@@ -164,9 +164,90 @@ def test_hidden_counts_are_timed_and_the_flag_is_named() -> None:
     assert any("prefix cache on: " in line and " ms, then " in line for line in lines(findings))
 
 
-def test_hidden_counts_without_a_difference_prove_nothing() -> None:
-    (line,) = lines(check(Served(cached=None), Served()), "warning")
-    assert "not proven" in line
+def test_hidden_counts_and_a_fast_engine_prove_nothing() -> None:
+    told, _ = prefix_cache("large", "vllm", 0.012, 0.011, None, tokens=600)
+    assert told.level == "note"
+    assert told.text == "prefix cache not proven: 12 ms, then 11 ms, too fast to tell"
+
+
+def test_hidden_counts_without_a_difference_are_a_warning() -> None:
+    (told,) = prefix_cache("large", "scripted", 0.5, 0.4, None, tokens=600)
+    assert told.level == "warning"
+    assert told.text == "prefix cache not proven: 500 ms, then 400 ms"
+
+
+def test_a_cache_that_keeps_the_beginning_only() -> None:
+    (told,) = prefix_cache("large", "vllm", 0.5, 0.4, 16, tokens=600)
+    assert (told.level, told.text) == ("warning", "prefix cache finds only 16 of 600 tokens again")
+    (told,) = prefix_cache("large", "vllm", 0.5, 0.4, 300, tokens=600)
+    assert told.level == "ok"
+
+
+def test_an_engine_that_takes_chats_only_is_no_failure() -> None:
+    error = EngineReplyError("chats only", role="small", refused=True)
+    findings = check(Served(), Served(error=error))
+    assert not lines(findings, "warning")
+    assert lines(findings, "note") == [
+        "note: small engine: refuses raw texts: prefix cache not examined (chats only)"
+    ]
+
+
+class Own(ScriptedEngine):
+    """Somebody's own engine, which raises what is none of our errors."""
+
+    def __init__(self, where: str, error: Exception) -> None:
+        super().__init__(free=lambda text: " yes")
+        self._where, self._raised = where, error
+
+    def _maybe(self, where: str) -> None:
+        if where == self._where:
+            raise self._raised
+
+    async def info(self) -> EngineInfo:
+        self._maybe("info")
+        return await super().info()
+
+    async def render(self, conversation: Conversation) -> Prompt:
+        self._maybe("render")
+        return await super().render(conversation)
+
+    async def tokenize(self, text: str, *, special: bool = False) -> tuple[int, ...]:
+        self._maybe("tokenize")
+        return await super().tokenize(text, special=special)
+
+
+@pytest.mark.parametrize("where", ["info", "tokenize"])
+def test_an_exception_of_an_engines_own_is_named(where: str) -> None:
+    findings = check(ScriptedEngine(free=lambda text: " yes"), Own(where, KeyError("weights")))
+    (line,) = (line for line in lines(findings, "warning") if "small" in line)
+    assert "KeyError: 'weights'" in line
+    assert any(each.role == "large" and each.check == "prefix-cache" for each in findings)
+
+
+def test_a_timeout_of_an_engines_own_is_not_taken_for_ours() -> None:
+    (line,) = lines(check(Served(), Own("info", TimeoutError()), prefix=False), "warning")
+    assert "its info raised TimeoutError (test_checks.py" in line
+    assert "no answer within" not in line
+
+
+def test_templates_that_cannot_be_compared_are_no_finding() -> None:
+    findings = check(ScriptedEngine(), Own("render", RuntimeError("gone")), prefix=False)
+    assert not [each for each in findings if each.check == "templates"]
+
+
+@pytest.mark.parametrize("says", [{"context": None}, {"context": 0}])
+def test_an_engine_that_says_nonsense_of_itself(says: dict[str, Any]) -> None:
+    (line,) = lines(check(Served(), Served(**says), prefix=False), "warning")
+    assert f"a context of {says['context']}" in line
+
+
+def test_an_engine_that_says_nothing_of_itself() -> None:
+    class Mute(ScriptedEngine):
+        async def info(self) -> Any:
+            return None
+
+    (line,) = lines(check(Mute(), Served(), prefix=False), "error")
+    assert "its info gave a NoneType, not EngineInfo" in line
 
 
 def test_a_generation_that_fails() -> None:
@@ -189,4 +270,5 @@ def test_a_chat_template_that_is_missing_shows_at_the_start() -> None:
     engines: dict[Role, Engine] = {"large": ScriptedEngine(""), "small": Bare("", text_only=True)}
     found = asyncio.run(check_pair(engines, prefix=False))
     assert [each.level for each in found if each.role == "small"] == ["warning"]
-    assert "no chat template (give one)" in str(found[-1])
+    assert "no chat template; the large model goes on alone" in str(found[-1])
+    assert found[-1].hint == "give one"

@@ -10,8 +10,10 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Literal
 
-from ._errors import EngineError, EngineUnreachableError, RelayGenError
+from ._errors import EngineError, EngineReplyError, EngineUnreachableError, RelayGenError
 from ._flags import CACHE, SHOW_CACHED, longer_context
+from ._guarded import Guarded
+from ._own import DEBUG_HINT
 from ._types import ROLES, Conversation, EngineInfo, Message, Role, Sampling, SegmentRequest
 from .engines.base import Engine
 
@@ -25,10 +27,13 @@ _PROMPT_TOKENS = 600  # some tens of every server's cache blocks
 ASKED = Conversation((Message("system", "Be brief."), Message("user", "One and one?")))
 """What the two models' templates are compared by."""
 
-_SLOW_S = 0.02  # a prefill that takes less cannot be told from noise
+SLOW_S = 0.02
+"""A prefill that takes less cannot be told from noise."""
 _PROBE_S = 60.0
 FILLER = "The relay hands the word from one model to the other. "
 """Text of which a prompt of any length is made."""
+LETTERS = 4
+"""Of a token, about, where an engine hides its tokens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,33 +114,49 @@ def _served(role: Role, info: EngineInfo) -> Finding:
 
 async def _meet(role: Role, engine: Engine, patience: float) -> EngineInfo | Finding:
     try:
-        info = await asyncio.wait_for(engine.info(), patience)
-        if info.text_only:  # its chat template is the operator's to give
-            await asyncio.wait_for(engine.render(ASKED), patience)
-        return info
+        return await asyncio.wait_for(_introduced(role, Guarded(engine, role)), patience)
     except asyncio.TimeoutError:
         return _missing(role, f"no answer within {patience:g} s", "until it answers")
+
+
+async def _introduced(role: Role, engine: Engine) -> EngineInfo | Finding:
+    try:
+        info = await engine.info()
+        if info.text_only:  # its chat template is the operator's to give
+            await engine.render(ASKED)
+        return info
     except EngineUnreachableError as error:
-        return _missing(role, _told(error), "until it answers")
+        return _missing(role, own_words(error), "until it answers", error.hint)
     except RelayGenError as error:
-        return _missing(role, _told(error), "until that is put right")
+        return _missing(role, own_words(error), "until that is put right", advice(error))
 
 
-def _told(error: RelayGenError) -> str:
-    return f"{own_words(error)} ({error.hint})" if error.hint else own_words(error)
+def own_words(error: Exception) -> str:
+    """An error in one line without the role, which stands in front of it anyway.
+
+    An exception that is none of ours comes with its name: its words alone say little.
+    """
+    words = " ".join(str(error).split())
+    if isinstance(error, RelayGenError):
+        role = error.role if isinstance(error, EngineError) else ""
+        return words.removeprefix(f"{role} engine: ")
+    return f"{type(error).__name__}: {words}" if words else type(error).__name__
 
 
-def own_words(error: RelayGenError) -> str:
-    """An error in one line without the role, which stands in front of it anyway."""
-    role = error.role if isinstance(error, EngineError) else ""
-    return " ".join(str(error).removeprefix(f"{role} engine: ").split())
+def advice(error: Exception) -> str:
+    """What an error says is to be done; "" where it does not.
+
+    A traceback would not be shown: a finding is no error of the command.
+    """
+    hint = error.hint if isinstance(error, RelayGenError) else ""
+    return "mend it there" if hint == DEBUG_HINT else hint
 
 
-def _missing(role: Role, why: str, until: str) -> Finding:
+def _missing(role: Role, why: str, until: str, hint: str = "") -> Finding:
     if role == "small":
-        hint = f"the large model goes on alone {until}"
-        return Finding("warning", role, why, hint, "reachable")
-    return Finding("error", role, why, f"requests fail {until}", "reachable")
+        text = f"{why}; the large model goes on alone {until}"
+        return Finding("warning", role, text, hint, "reachable")
+    return Finding("error", role, f"{why}; requests fail {until}", hint, "reachable")
 
 
 def together(large: EngineInfo, small: EngineInfo) -> list[Finding]:
@@ -185,7 +206,8 @@ async def same_template(engines: Mapping[Role, Engine]) -> bool | None:
     """Whether both templates make the same ids of a chat; None where an engine does not tell."""
     try:
         made = await asyncio.wait_for(
-            asyncio.gather(*(engines[role].render(ASKED) for role in ROLES)), _PATIENCE_S
+            asyncio.gather(*(Guarded(engines[role], role).render(ASKED) for role in ROLES)),
+            _PATIENCE_S,
         )
     except (RelayGenError, asyncio.TimeoutError):
         return None  # other lines say what is wrong with the engine
@@ -195,18 +217,33 @@ async def same_template(engines: Mapping[Role, Engine]) -> bool | None:
 async def _prefix(role: Role, engine: Engine, info: EngineInfo) -> list[Finding]:
     """The same prompt twice: counters prove a cache, else the time does."""
     try:
-        first, second, cached = await asyncio.wait_for(_twice(engine, info), _PROBE_S)
+        first, second, cached, tokens = await asyncio.wait_for(
+            _twice(Guarded(engine, role), info), _PROBE_S
+        )
     except asyncio.TimeoutError:
         text = f"a short generation took more than {_PROBE_S:g} s"
         return [Finding("warning", role, text, check="prefix-cache")]
-    except RelayGenError as error:
+    except Exception as error:  # `release` of somebody's own engine may raise anything
+        if refused(error):
+            return [refusing(role, error)]
         text = f"a short generation failed: {own_words(error)}"
-        return [Finding("warning", role, text, error.hint, "prefix-cache")]
-    return prefix_cache(role, info.kind, first, second, cached)
+        return [Finding("warning", role, text, advice(error), "prefix-cache")]
+    return prefix_cache(role, info.kind, first, second, cached, tokens=tokens)
+
+
+def refused(error: Exception) -> bool:
+    """Whether an engine works but will not have a text that is no chat of its own template."""
+    return isinstance(error, EngineReplyError) and error.refused
+
+
+def refusing(role: Role, error: Exception) -> Finding:
+    """Of an engine that takes chats only: what is examined by other texts stays unknown."""
+    text = f"refuses raw texts: prefix cache not examined ({own_words(error)})"
+    return Finding("note", role, text, check="prefix-cache")
 
 
 def prefix_cache(
-    role: Role, kind: str, first: float, second: float, cached: int | None
+    role: Role, kind: str, first: float, second: float, cached: int | None, *, tokens: int
 ) -> list[Finding]:
     """What the same prompt, sent twice, says of a prefix cache.
 
@@ -215,8 +252,13 @@ def prefix_cache(
         kind: of the server.
         first, second: seconds that each took.
         cached: tokens found again at the second time; None where the engine hides it.
+        tokens: of the prompt, about.
     """
     check = "prefix-cache"
+    if cached and 2 * cached < tokens:
+        text = f"prefix cache finds only {cached} of {tokens} tokens again"
+        hint = "sliding-window, hybrid and recurrent models keep little; full attention keeps all"
+        return [Finding("warning", role, text, hint, check)]
     if cached:
         text = f"prefix cache on: {cached} tokens found again"
         return [Finding("ok", role, text, check=check)]
@@ -228,13 +270,17 @@ def prefix_cache(
         hidden = "hides its cached tokens, so replies cannot say them"
         findings.append(Finding("note", role, hidden, SHOW_CACHED[kind], check))
     times = f"{1000 * first:.0f} ms, then {1000 * second:.0f} ms"
-    if first > _SLOW_S and second < first / 2:
+    if first <= SLOW_S:
+        text = f"prefix cache not proven: {times}, too fast to tell"
+        return [Finding("note", role, text, check=check), *findings]
+    if second < first / 2:
         return [Finding("ok", role, f"prefix cache on: {times}", check=check), *findings]
     text = f"prefix cache not proven: {times}"
     return [Finding("warning", role, text, CACHE.get(kind, ""), check), *findings]
 
 
-async def _twice(engine: Engine, info: EngineInfo) -> tuple[float, float, int | None]:
+async def _twice(engine: Engine, info: EngineInfo) -> tuple[float, float, int | None, int]:
+    """Seconds of both, tokens found again at the second, and tokens of the prompt, about."""
     key = uuid.uuid4().hex
     # Its beginning is new, or an earlier start of this server would have left it in the cache.
     text = f"{key}: " + FILLER * 60
@@ -250,7 +296,7 @@ async def _twice(engine: Engine, info: EngineInfo) -> tuple[float, float, int | 
         second, cached = await timed(engine, request)
     finally:
         await engine.release(key)
-    return first, second, cached
+    return first, second, cached, len(ids) or len(text) // LETTERS
 
 
 async def timed(engine: Engine, request: SegmentRequest) -> tuple[float, int | None]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import signal
 import subprocess
 import sys
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +21,7 @@ from relaygen import Relay
 from relaygen._checks import Finding
 from relaygen._profile import Profile
 from relaygen.cli import _options, main
-from relaygen.cli._doctored import lines
+from relaygen.cli._doctor_table import lines, show_report
 from relaygen.cli._options import PairOptions
 from relaygen.doctor import Report
 from relaygen.mock import MockConfig, serving
@@ -135,6 +137,47 @@ def test_ctrl_c_says_what_was_found_until_then() -> None:
     assert "Verdict: cannot tell" in out
 
 
+OWN = """
+from relaygen.engines.scripted import ScriptedEngine
+
+class Broken(ScriptedEngine):
+    async def stream(self, request):
+        raise ZeroDivisionError("by nothing")
+        yield
+
+def working(role):
+    return ScriptedEngine(free=lambda text: " yes")
+"""
+
+
+def test_an_engine_of_ones_own_may_raise_what_it_likes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "owned.py").write_text(OWN, "utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    result = call("--large", "owned:working", "--small", "owned:Broken", "--quick", "--json")
+    assert result.exit_code == 5
+    document = json.loads(result.stdout)
+    told = [each for each in document["findings"] if each["level"] == "error"]
+    said = "failed: its stream raised ZeroDivisionError: by nothing (owned.py, line 6)"
+    assert (told[0]["text"], told[0]["hint"]) == (said, "mend it there")
+    assert {each["role"] for each in told} == {"small"}
+    assert document["engines"]["large"]["rollback"]
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
+def test_a_terminal_without_the_letters_of_a_cue(encoding: str) -> None:
+    findings = [Finding("note", "", "never fired: '所以', 'Così'", check="cues")]
+    out = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
+    with redirect_stdout(out):
+        show_report(Report("p", "relay", findings=findings, complete=True))
+        out.flush()
+    told = out.buffer.getvalue().decode(encoding)
+    assert ("'所以'" if encoding == "utf-8" else "'??'") in told
+    assert ("'Cos?'" if encoding == "ascii" else "'Così'") in told
+
+
 # Lines.
 
 WORDS = st.text(st.characters(codec="utf-8"), max_size=200)
@@ -143,9 +186,9 @@ CHECKS = st.sampled_from(["reachable", "templates", "rollback", "speed", "cues",
 FINDINGS = st.builds(Finding, LEVELS, st.sampled_from(["large", "small", ""]), WORDS, WORDS, CHECKS)
 
 
-@given(st.lists(FINDINGS, max_size=6), st.integers(40, 130))
-def test_no_line_is_wider_than_asked(findings: list[Finding], width: int) -> None:
-    report = Report("p", "relay", findings=findings, complete=True)
+@given(st.lists(FINDINGS, max_size=6), st.integers(40, 130), WORDS)
+def test_no_line_is_wider_than_asked(findings: list[Finding], width: int, name: str) -> None:
+    report = Report(name, "relay", findings=findings, complete=True)
     told = [line.plain for line in lines(report, width=width)]
     assert max(map(len, told)) <= width
     assert all(char.isprintable() for line in told for char in line)

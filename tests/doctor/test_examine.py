@@ -181,6 +181,15 @@ def test_times_become_costs(clock: Clock) -> None:
     assert report.handoff_ms == pytest.approx(0.0)
 
 
+def test_a_stream_that_comes_as_a_whole_is_named_and_timed_all_the_same(clock: Clock) -> None:
+    whole = Timed(clock, token_ms=10.0, burst=24)
+    report = examined(Relay(whole, Timed(clock, token_ms=10.0, burst=3)), quick=True)
+    told = found(report, "speed", "warning")
+    assert [each.role for each in told] == ["large"]
+    assert "all at once" in told[0].text
+    assert report.speeds["large"].decode_ms == pytest.approx(10.0)
+
+
 def test_a_policy_of_one_model_is_refused() -> None:
     with pytest.raises(UsageError, match="uses one model"):
         Examination(Relay(ScriptedEngine(), ScriptedEngine(), policy="large"))
@@ -224,11 +233,12 @@ def test_an_engine_that_cannot_write_is_not_there() -> None:
     report = examined(Relay(Caching(), broken), quick=True)
     (told,) = found(report, "reachable", "error")
     assert (told.role, told.text) == ("small", "failed: answered 500: CUDA")
+    assert verdict(report).change == ("small: look into the engine's log",)
     assert status(report) == 5
 
 
 def test_one_check_that_fails_does_not_end_the_others() -> None:
-    failures = (Planned("http500", 0, 1),)  # the margins: one generation came before
+    failures = (Planned("http500", 0, 2),)  # the margins: two generations came before
     report = mocked(small={"failures": failures}, quick=True)
     (told,) = [each for each in report.findings if each.level == "error"]
     assert (told.check, told.role) == ("margins", "small")
@@ -245,7 +255,7 @@ def test_a_sample_that_fails() -> None:
     report = examined(Relay(failing, Caching()))
     assert report.sample is None
     (told,) = found(report, "sample")
-    assert (told.level, told.text) == ("error", "the sample failed: answered 500")
+    assert (told.level, told.text) == ("error", "failed: answered 500")
     assert report.complete
 
 

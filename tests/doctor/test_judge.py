@@ -61,8 +61,10 @@ def test_a_sample_of_nothing_has_no_shares() -> None:
 def test_capabilities_name_what_an_engine_can_do() -> None:
     (told,) = _judge.capabilities("large", VLLM, drafted=False)
     assert told.text == "takes and gives token ids, stops at given ids"
+    assert told.level == "ok"
     info = replace(VLLM, text_only=True, stop_ids=False, slots=4)
     (told,) = _judge.capabilities("small", info, drafted=False)
+    assert told.level == "note"
     assert "hides token ids, cannot stop at given ids, caches 4" in told.text
 
 
@@ -235,6 +237,11 @@ def test_whether_a_delegated_token_can_pay(costs: Costs, part: str) -> None:
     assert all(part in each.text and each.hint for each in told)
 
 
+def test_models_that_are_the_wrong_way_round() -> None:
+    assert "the wrong way round" in _judge.worth(Costs(6.0, 40.0))[0].hint
+    assert "the wrong way round" not in _judge.worth(Costs(40.0, 41.0))[0].hint
+
+
 def gain(costs: Costs = COSTS, *, answers: Sample | None = None, **given: Any) -> dict[str, Any]:
     answers = answers or sample()
     setup = Setup(costs, **{"utilization": 0.7, "handoffs_per_1000": 40.0, **given})
@@ -265,8 +272,80 @@ def test_a_relay_that_is_slower_as_it_stands() -> None:
     made = gain(handoff_ms=400.0)
     assert made["levels"][0] == ("gain", "against")
     assert "slower as it stands" in made["told"][0].text
-    assert "most time goes to large decode" in made["told"][0].text
+    # 40 hand-offs of 400 ms in 1,000 tokens; 0.7 of the tokens read at 0.05 ms and 0.3 at 0.3 ms.
+    assert "takes 16.0 ms of hand-offs and 0.1 ms of catch-up, and 40.0 ms by" in (
+        made["told"][0].text
+    )
     assert made["levels"][1] == ("gain", "warning")  # and its segments are too short
+    assert all("prefix caches" in each.hint for each in made["told"][:2])
+
+
+def test_a_relay_that_is_hardly_faster_is_no_reason_to_use_one() -> None:
+    made = gain(handoff_ms=230.0)
+    assert 1.0 < made["made"].speedup < 1.05
+    assert made["levels"][0] == ("gain", "warning")
+    assert made["told"][0].text.startswith("hardly faster: 1.0")
+
+
+def test_the_parts_of_a_gain_add_up() -> None:
+    # L 40, S 6, l 0.3, s 0.05, u 0.7, 40 changes of 5 ms in 1,000 tokens:
+    # 28 + 1.8 + (0.3 * 0.3 + 0.7 * 0.05) + 0.2 = 30.125 ms for a token, and 40 alone.
+    made = gain(handoff_ms=5.0)["made"]
+    assert made.speedup == pytest.approx(40 / 30.125)
+    assert made.ceiling == pytest.approx(40 / 29.8)
+    # A delegated token saves 34 - 0.125 / 0.3 ms, a segment costs two changes.
+    assert made.break_even == pytest.approx(10 / (34 - 0.125 / 0.3))
+
+
+def test_a_sample_without_segments_has_no_length_to_compare() -> None:
+    even = gain(answers=sample(answer(segments=())))["told"][1]
+    assert (even.level, even.text.endswith("; the sample has none")) == ("note", True)
+
+
+def test_segments_are_counted_in_words_and_told_in_tokens() -> None:
+    twice = sample(answer(large=350, small=150))  # 500 words of 1000 tokens
+    assert twice.segment_tokens == pytest.approx(30.0)
+    assert gain(answers=twice)["told"][1].text.endswith("it has 30.0")
+
+
+def test_nothing_is_handed_over() -> None:
+    told = _judge.nothing_delegated(sample(answer(large=1000, small=0)))
+    assert told.level == "against"
+    assert "1000 tokens" in told.text
+
+
+def test_both_roles_are_one_model() -> None:
+    told = _judge.one_model(VLLM, "http://gpu:1")
+    assert (told.level, told.check) == ("against", "gain")
+    assert "m (http://gpu:1)" in told.text
+    assert "--small-model" in told.hint
+
+
+# What a change of role costs.
+
+
+def test_a_change_of_role_is_a_request_to_the_one_or_the_other() -> None:
+    speeds: dict[Any, Speed] = {
+        "large": Speed(40.0, 0.3, 20.0, 700),
+        "small": Speed(6.0, 0.05, 4.0, 700),
+    }
+    assert _judge.handoff_costs(speeds, 1000.0) == (COSTS, 12.0)
+
+
+def test_without_a_prefix_cache_a_change_of_role_reads_the_whole_text() -> None:
+    speeds: dict[Any, Speed] = {
+        "large": Speed(40.0, 0.3, 20.0, 700, rereads=True),
+        "small": Speed(6.0, 0.05, 4.0, 700),
+    }
+    costs, change = _judge.handoff_costs(speeds, 1000.0)
+    assert costs == replace(COSTS, large_catch_up=0.0)  # it is part of the whole
+    assert change == pytest.approx((20.0 + 4.0 + 300.0) / 2)
+
+
+def test_a_text_is_half_written_at_a_change_of_role() -> None:
+    many = answer(prompt_tokens=100, tokens=1000, handoffs=30)
+    few = answer(prompt_tokens=50, tokens=100, handoffs=10)
+    assert sample(many, few).text_tokens == pytest.approx((30 * 600 + 10 * 100) / 40)
 
 
 def test_no_length_of_a_segment_pays() -> None:
@@ -288,16 +367,36 @@ def test_answers_that_do_not_earn_the_reading_of_a_long_question() -> None:
     assert made["levels"][-1] == ("length", "against")
 
 
-def test_without_a_sample_the_ceiling_is_told() -> None:
-    told = _judge.unsampled(COSTS, 0.6, 2, "no answers sampled (--quick)")
+def test_without_a_sample_ceiling_and_break_even_are_told() -> None:
+    told = _judge.unsampled(COSTS, 5.0, 0.6, 2, "no answers sampled (--quick)")
     assert told.level == "note"
-    assert "at a utilization of 60 % (the profile's); no answers sampled" in told.text
-    assert "50 % (assumed)" in _judge.unsampled(COSTS, None, 2, "").text
-    assert _judge.unsampled(Costs(40.0, 39.0), None, 2, "").level == "against"
+    # 40 / (0.6 * 40 + 0.4 * 6), and 10 / (34 - (0.6 * 0.05 + 0.4 * 0.3) / 0.4)
+    assert told.text == (
+        "ceiling 1.52x at a utilization of 60 % (the profile's), where a delegated segment pays "
+        "from 0.3 tokens on; no answers sampled (--quick)"
+    )
+    assert "50 % (assumed)" in _judge.unsampled(COSTS, 5.0, None, 2, "").text
+    assert _judge.unsampled(Costs(40.0, 39.0), 0.0, None, 2, "").level == "against"
+
+
+@pytest.mark.parametrize(
+    ("costs", "change"),
+    [
+        (Costs(40.0, 6.0), 3000.0),  # from 176 tokens on: a segment has 128 at most
+        (Costs(40.0, 20.0, 10.0, 15.0), 5.0),  # reading takes what writing saves
+    ],
+)
+def test_without_a_sample_hand_offs_that_never_pay_are_told(costs: Costs, change: float) -> None:
+    told = _judge.unsampled(costs, change, None, 2, "")
+    assert told.level == "against"
+    assert "no length of a delegated segment pays" in told.text
+    assert "prefix caches" in told.hint
 
 
 def test_speed_in_words() -> None:
     told = _judge.speed("small", Speed(6.04, 0.051, 3.0, 700))
+    again = _judge.speed("small", Speed(6.04, 0.051, 3.0, 700, rereads=True))
+    assert "0.05 ms per prompt token (the whole text each time)" in again.text
     assert (
         told.text == "6.0 ms per token, 0.05 ms per prompt token (catch-up), 3.0 ms more a request"
     )

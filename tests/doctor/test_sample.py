@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from dataclasses import replace
 from typing import Any
 
@@ -8,11 +9,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from relaygen import Generation, Limits, Relay
+from relaygen import EngineReplyError, Generation, Limits, MissingExtraError, Relay
 from relaygen._results import Usage
-from relaygen._types import EngineInfo, Prompt, Role
+from relaygen._types import Conversation, EngineInfo, Prompt, Role
 from relaygen.doctor._report import Answered
-from relaygen.doctor._sample import answered, cue_names, questions, readable, shares
+from relaygen.doctor._sample import (
+    agrees,
+    answered,
+    cue_names,
+    questions,
+    readable,
+    shares,
+    written,
+)
 from relaygen.engines.scripted import Failure, ScriptedEngine
 from relaygen.policies import (
     EntropyPolicy,
@@ -116,19 +125,16 @@ def test_the_first_shipped_questions() -> None:
 # Both models asked.
 
 
-def asked(
-    large: ScriptedEngine, small: ScriptedEngine, *, profile: str = TAGS, ask: bool = True
-) -> Answered:
+def asked(large: ScriptedEngine, small: ScriptedEngine, *, profile: str = TAGS) -> Answered:
     async def run() -> Answered:
         relay = Relay(large, small, profile=profile)
         infos: dict[Role, EngineInfo] = {
             "large": await large.info(),
             "small": await small.info(),
         }
-        told, _ = await answered(
-            relay, "How much?", RELAY, infos, limits=Limits(max_tokens=200), small=ask
-        )
-        return told
+        text = await written(relay, "How much?", Limits(max_tokens=200))
+        told = await answered(text, relay.profile, RELAY)
+        return replace(told, same=await agrees(relay, text, infos))
 
     return asyncio.run(run())
 
@@ -168,10 +174,28 @@ def test_with_another_vocabulary_the_thinking_goes_as_text() -> None:
 
 def test_the_small_model_is_asked_only_where_it_should_be() -> None:
     small = Knowing(THINKING)
-    assert asked(Knowing(THINKING), small, ask=False).same is None
-    assert not small.requests
     assert asked(Knowing("<think>\nOnly thought. " + "More of it. " * 90), small).same is None
     assert not small.requests
+
+
+def test_an_engine_that_refuses_raw_texts_gets_the_thinking_behind_the_question() -> None:
+    class Chats(Knowing):
+        async def render(self, conversation: Conversation) -> Prompt:
+            if conversation.raw is not None:
+                raise EngineReplyError("chats only", refused=True)
+            return await super().render(conversation)
+
+    small = Chats(THINKING)
+    assert asked(Knowing(THINKING), small).same is True
+    assert len(small.requests) == 1
+
+
+def test_without_mathematics_unlike_sums_are_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "math_verify", None)
+    other = Knowing(THINKING.replace("The sum is three. So be it", "Three, then"))
+    with pytest.raises(MissingExtraError):
+        asked(Knowing(THINKING), other)
+    assert asked(Knowing(THINKING), Knowing(THINKING)).same is True
 
 
 def test_a_small_context_that_is_too_short_is_no_answer() -> None:
@@ -181,8 +205,6 @@ def test_a_small_context_that_is_too_short_is_no_answer() -> None:
 
 
 def test_failures_are_the_callers() -> None:
-    from relaygen import EngineReplyError
-
     small = Knowing(THINKING)
     small._failures = (Failure(EngineReplyError("answered 500")),)
     with pytest.raises(EngineReplyError, match="500"):

@@ -7,10 +7,11 @@ from typing import TypeVar
 
 import pytest
 
-from relaygen._types import Conversation, Delta, Message, Sampling, SegmentRequest
+from relaygen import EngineReplyError
+from relaygen._types import Conversation, Delta, Message, Prompt, Sampling, SegmentRequest
 from relaygen.doctor._report import Rollback
-from relaygen.doctor._subject import Heard, Subject, heard
-from relaygen.engines.scripted import ScriptedEngine
+from relaygen.doctor._subject import Heard, Subject, heard, held_back
+from relaygen.engines.scripted import Failure, ScriptedEngine
 
 from .support import Caching, Clock, Timed
 
@@ -61,6 +62,55 @@ def test_without_counts_or_cache_roll_back_is_unknown(engine: ScriptedEngine) ->
     assert rollback(engine).cost == "unknown"
 
 
+def test_a_turn_that_ends_at_once_leaves_nothing_to_drop() -> None:
+    found = rollback(Caching(free=lambda text: ""))
+    assert found.cost == "unknown"
+
+
+class Chats(Caching):
+    """Refuses texts that are no chat; with `ids` those in requests, too."""
+
+    def __init__(self, *, ids: bool = False) -> None:
+        super().__init__()
+        self._refuses_ids = ids
+
+    async def render(self, conversation: Conversation) -> Prompt:
+        if conversation.raw is not None and not self._refuses_ids:
+            raise EngineReplyError("chats only", refused=True)
+        return await super().render(conversation)
+
+    async def stream(self, request: SegmentRequest) -> AsyncGenerator[Delta, None]:
+        chat = self._tokenizer.encode("<user>")
+        if self._refuses_ids and request.ids[: len(chat)] != chat:
+            raise EngineReplyError("chats only", refused=True)
+        async with aclosing(super().stream(request)) as deltas:
+            async for delta in deltas:
+                yield delta
+
+
+@pytest.mark.parametrize("ids", [True, False])
+def test_who_refuses_raw_texts_is_examined_by_a_chat(ids: bool) -> None:
+    engine = Chats(ids=ids)
+
+    async def everything(subject: Subject) -> tuple[bool, Rollback]:
+        await subject.speed(2, 1.0)
+        return subject.chats, await subject.rollback()
+
+    chats, found = on(engine, everything)
+    assert chats
+    assert found.cost == "free"
+    text = b"".join(map(engine._tokenizer.data, engine.requests[0].ids)).decode()
+    assert text.startswith("<user>")
+    assert text.endswith("<assistant>")
+    assert len(engine.requests[0].ids) >= 100
+
+
+def test_other_refusals_are_the_callers() -> None:
+    engine = Caching(failures=[Failure(EngineReplyError("answered 500"))])
+    with pytest.raises(EngineReplyError, match="500"):
+        on(engine, lambda subject: subject.rollback())
+
+
 def test_the_text_begins_as_nothing_before_and_is_sent_twice() -> None:
     engine = Caching()
 
@@ -98,6 +148,28 @@ def test_reading_is_what_a_grown_text_takes_longer(clock: Clock) -> None:
     assert speed.read_ms == pytest.approx(2.0)
     assert speed.request_ms == pytest.approx(7.0 + 2.0)  # the last token is always read again
     assert speed.text_tokens == 100 + 3 * 48
+    assert not speed.rereads
+
+
+class Forgetful(Timed):
+    """Has no prefix cache."""
+
+    async def stream(self, request: SegmentRequest) -> AsyncGenerator[Delta, None]:
+        self._held = ()
+        async with aclosing(super().stream(request)) as deltas:
+            async for delta in deltas:
+                yield delta
+
+
+@pytest.mark.parametrize("shown", [True, False])
+def test_reading_without_a_prefix_cache_is_that_of_the_whole_text(
+    clock: Clock, shown: bool
+) -> None:
+    engine = Forgetful(clock, read_ms=2.0, token_ms=10.0, ttft_ms=7.0, shown=shown)
+    speed = on(engine, lambda subject: subject.speed(3, 10.0))
+    assert speed.rereads
+    assert speed.read_ms == pytest.approx(2.0)
+    assert speed.request_ms == pytest.approx(7.0)
 
 
 def test_reading_of_an_engine_that_hides_its_counts(clock: Clock) -> None:
@@ -149,6 +221,25 @@ def test_tokens_behind_the_first_chunk_count(clock: Clock) -> None:
 def test_tokens_that_come_at_once_share_the_wait(clock: Clock) -> None:
     told = listened(Timed(clock, token_ms=3.0, ttft_ms=8.0, burst=8))
     assert told.decode_ms == pytest.approx(4.0)
+
+
+def told(first_s: float, whole_s: float, tokens: int) -> Heard:
+    return Heard(first_s, whole_s, None, tokens, (), "", None, None, False)
+
+
+@pytest.mark.parametrize(
+    ("many", "held"),
+    [
+        (told(0.30, 0.30, 24), 10.0),  # all of it when it is over
+        (told(0.07, 0.30, 24), None),  # as it is written
+        (told(0.24, 0.30, 24), None),  # late, and then as it is written
+        (told(0.08, 0.08, 24), None),  # too fast to tell
+        (told(0.30, 0.30, 1), None),  # one token only
+    ],
+)
+def test_a_stream_that_is_held_back(many: Heard, held: float | None) -> None:
+    found = held_back(told(0.07, 0.07, 1), [many, many, told(0.07, 0.5, 24)])
+    assert found == (None if held is None else pytest.approx(held))
 
 
 def test_one_token_tells_no_speed() -> None:

@@ -19,6 +19,7 @@ SLOWER = Finding("against", "", "not faster", "take another", "gain")
 CLOSED = Finding("error", "large", "no thinking", "another template", "thinking")
 SHORT = Finding("warning", "small", "its context is short", "make it longer", "context")
 HIDDEN = Finding("note", "large", "hides its counts", "show them", "prefix-cache")
+UNCACHED = Finding("warning", "small", "no cache", "cache", "prefix-cache")
 LOST = Finding("error", "large", "cannot be reached", "requests fail", "reachable")
 ALONE = Finding("warning", "small", "no answer", "the large goes on", "reachable")
 
@@ -37,6 +38,8 @@ def report(*findings: Finding, complete: bool = True, **given: Any) -> Report:
         ([SLOWER, SHORT, CLOSED], "don't", 1),
         ([LOST], "cannot tell", 5),
         ([ALONE, SLOWER], "cannot tell", 5),
+        ([HIDDEN], "cannot tell", 1),  # whether it gains anything is not known
+        ([SHORT, CLOSED], "use it after changing", 1),
     ],
 )
 def test_verdicts_and_exit_statuses(findings: list[Finding], answer: str, code: int) -> None:
@@ -49,7 +52,17 @@ def test_a_verdict_says_why_and_what_to_change() -> None:
     assert told.why == ("large: no thinking",)  # the gravest
     assert told.change == ("large: another template", "small: make it longer")
     assert verdict(report(SLOWER, SHORT)).change == ("take another",)
+    assert verdict(report(SLOWER, UNCACHED)).change == ("take another", "small: cache")
     assert verdict(report(GOOD)).why == ("1.40x",)
+
+
+def test_who_does_not_answer_has_its_own_remedy() -> None:
+    keyless = Finding("error", "large", "answered 401", "give the key", "reachable")
+    dead = Finding("warning", "small", "cannot be reached", "", "reachable")
+    assert verdict(report(keyless, dead)).change == (
+        "large: give the key",
+        "small: start the engine, or name another address",
+    )
 
 
 def test_the_same_thing_is_said_once() -> None:
@@ -140,7 +153,9 @@ def test_its_shape_is_a_promise() -> None:
             role: {
                 **dict.fromkeys(("model", "kind", "version", "context", "slots")),
                 "rollback": dict.fromkeys(("cost", "extended", "dropped", "text_tokens")),
-                "speed": dict.fromkeys(("decode_ms", "read_ms", "request_ms", "text_tokens")),
+                "speed": dict.fromkeys(
+                    ("decode_ms", "read_ms", "request_ms", "text_tokens", "rereads")
+                ),
             }
             for role in ("large", "small")
         },

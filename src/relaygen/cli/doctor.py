@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 @click.command(
     cls=GroupedCommand,
     epilog="Exit status: 0 use it, also after changes that make it better; 1 requests fail or are "
-    "not what they should be, or the verdict is don't; 5 an engine does not answer.",
+    "not what they should be, the verdict is don't, or the times are not known; 5 an engine does "
+    "not answer.",
 )
 @pair_options
 @engine_options
@@ -51,7 +52,7 @@ def doctor(
 
         click.echo(json_line(report_dict(report)))
     else:
-        from relaygen.cli._doctored import show_report
+        from relaygen.cli._doctor_table import show_report
 
         show_report(report)
     if interrupted:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from .._checks import DIFFERENT_TEMPLATES, Finding
+from .._checks import DIFFERENT_TEMPLATES, Finding, Level
 from .._flags import RAW, SPECULATION, TEMPLATE, longer_context
 from .._profile import Profile
 from .._results import Generation
+from .._task import Limits
 from .._types import EngineInfo, Role
-from ..costs import Costs, ceiling, pays
+from ..costs import Costs, pays
 from ..forecast import Forecast, Setup, forecast
 from ._report import Rollback, Sample, Speed
 
@@ -20,7 +21,14 @@ LEAST_CEILING = 1.05
 SHORT = 50
 """Tokens of an answer below which there is hardly a sentence to hand over."""
 _SHOWN = 8
+_LONGEST_SEGMENT = Limits().max_segment_tokens
+_SWAPPED = 1.5
+"""So much slower no small model is by chance."""
 _LITTLE = "delegate more (another level or policy), or take a pair further apart in speed"
+_CHEAPER = (
+    "cheaper hand-offs (prefix caches, engines close by) or longer segments (another level or "
+    "policy)"
+)
 
 OWN_TEMPLATES = Finding(
     "note", "", "each model gets the conversation in its own chat template", check="templates"
@@ -44,7 +52,8 @@ def capabilities(role: Role, info: EngineInfo, *, drafted: bool) -> list[Finding
     if info.slots > 1:
         able.append(f"caches {info.slots} conversations at once")
     check = "capabilities"
-    findings = [Finding("ok", role, ", ".join(able), check=check)]
+    level: Level = "note" if info.text_only or not info.stop_ids else "ok"
+    findings = [Finding(level, role, ", ".join(able), check=check)]
     if drafted or info.drafts:
         text = "decodes speculatively: policies that read margins cannot use it"
         hint = f"only for those: {SPECULATION[info.kind]}" if info.kind in SPECULATION else ""
@@ -121,17 +130,44 @@ def thinking(profile: Profile, info: EngineInfo, assistant: str, begun: str) -> 
 
 def speed(role: Role, found: Speed) -> Finding:
     """The measured times."""
+    what = "the whole text each time" if found.rereads else "catch-up"
     text = (
-        f"{found.decode_ms:.1f} ms per token, {found.read_ms:.2f} ms per prompt token (catch-up), "
+        f"{found.decode_ms:.1f} ms per token, {found.read_ms:.2f} ms per prompt token ({what}), "
         f"{found.request_ms:.1f} ms more a request"
     )
     return Finding("ok", role, text, check="speed")
 
 
+def held_back(role: Role) -> Finding:
+    """Of a stream that arrives as a whole."""
+    text = "its tokens come all at once: a hand-off waits for what will be thrown away"
+    hint = "let nothing before the engine buffer its replies (nginx: proxy_buffering off)"
+    return Finding("warning", role, text, hint, "speed")
+
+
+def handoff_costs(speeds: Mapping[Role, Speed], text_tokens: float) -> tuple[Costs, float]:
+    """Milliseconds per token, and those that a change of role takes beside catching up.
+
+    An engine without a prefix cache has no catch-up of its own: it reads the whole text at each
+    change to it, which is every other one.
+
+    Args:
+        speeds: of both engines.
+        text_tokens: of the text at a change of role.
+    """
+    reads = {role: 0.0 if each.rereads else each.read_ms for role, each in speeds.items()}
+    change = sum(
+        (each.request_ms + (text_tokens * each.read_ms if each.rereads else 0.0)) / 2
+        for each in speeds.values()
+    )
+    large, small = speeds["large"].decode_ms, speeds["small"].decode_ms
+    return Costs(large, small, reads["large"], reads["small"]), change
+
+
 def cues(sample: Sample, policy: str) -> list[Finding]:
     """Which cues handed over in the sample, and which never."""
     check, counts = "cues", sample.cues
-    written = sum(each.tokens for each in sample.answers)
+    written = sample.written
     if not counts:
         text = f"not applicable: policy {policy} has no cues"
         return [Finding("note", "", text, check=check)]
@@ -199,12 +235,21 @@ def cut(generations: Sequence[Generation], profile: Profile) -> list[Finding]:
     return [Finding("note", "large", text, check="sample")]
 
 
+def one_model(info: EngineInfo, place: object) -> Finding:
+    """Both roles are played by the same model at the same place."""
+    text = f"both roles are played by one model, {info.model} ({place}): there is nothing to gain"
+    hint = "name another model by --small, or by --small-model where one server has both"
+    return Finding("against", "", text, hint, "gain")
+
+
 def worth(costs: Costs) -> list[Finding]:
     """Whether a delegated token can be cheaper than a large one at all."""
     large, small, read = costs.large_decode, costs.small_decode, costs.large_catch_up
     if small >= large:
         text = f"the small model is not faster: {small:.1f} ms per token, the large one {large:.1f}"
         hint = "take a smaller small model, or give it a faster place"
+        if small > _SWAPPED * large:
+            hint += "; or --large and --small are the wrong way round"
         return [Finding("against", "", text, hint, "gain")]
     if not pays(costs, devices=1):
         text = (
@@ -224,31 +269,35 @@ def gain(setup: Setup, sample: Sample) -> tuple[Forecast, list[Finding]]:
         "hand-offs per 1,000 tokens"
     )
     told = f"{made.speedup:.2f}x the large model's speed expected, ceiling {made.ceiling:.2f}x"
-    findings: list[Finding] = []
     if made.ceiling < LEAST_CEILING:
-        text = f"little to gain: {told}, {shared}"
-        findings.append(Finding("against", "", text, _LITTLE, check))
+        found = Finding("against", "", f"little to gain: {told}, {shared}", _LITTLE, check)
     elif made.speedup < 1.0:
-        text = f"slower as it stands: {told}, {shared}; most time goes to {made.limit}"
-        hint = "longer segments and cheaper hand-offs: see the prefix caches and break-even below"
-        findings.append(Finding("against", "", text, hint, check))
+        terms = made.terms
+        text = (
+            f"slower as it stands: {told}, {shared}; a token takes {terms['overhead']:.1f} ms of "
+            f"hand-offs and {terms['catch-up']:.1f} ms of catch-up, and {made.alone_ms:.1f} ms by "
+            "the large model alone"
+        )
+        found = Finding("against", "", text, _CHEAPER, check)
+    elif made.speedup < LEAST_CEILING:
+        found = Finding("warning", "", f"hardly faster: {told}, {shared}", _CHEAPER, check)
     else:
-        findings.append(Finding("ok", "", f"{told}, {shared}", check=check))
-    return made, [*findings, *_segments(made, sample), *_length(setup, made, sample)]
+        found = Finding("ok", "", f"{told}, {shared}", check=check)
+    return made, [found, *_segments(made, sample), *_length(setup, made, sample)]
 
 
 def _segments(made: Forecast, sample: Sample) -> list[Finding]:
-    lengths = [size for each in sample.answers for size in each.segments]
-    mean = statistics.fmean(lengths) if lengths else 0.0
+    mean = sample.segment_tokens
     if made.break_even is None:
         text = "break-even: a delegated segment of no length would pay"
         return [Finding("note", "", text, check="gain")]
-    text = (
-        f"break-even: a delegated segment pays from {made.break_even:.1f} tokens on; in the sample "
-        f"it has {mean:.1f}"
-    )
-    short = bool(lengths) and mean < made.break_even
-    return [Finding("warning" if short else "ok", "", text, check="gain")]
+    text = f"break-even: a delegated segment pays from {made.break_even:.1f} tokens on"
+    if mean is None:
+        return [Finding("note", "", f"{text}; the sample has none", check="gain")]
+    text += f"; in the sample it has {mean:.1f}"
+    if mean < made.break_even:
+        return [Finding("warning", "", text, _CHEAPER, "gain")]
+    return [Finding("ok", "", text, check="gain")]
 
 
 def _length(setup: Setup, made: Forecast, sample: Sample) -> list[Finding]:
@@ -271,19 +320,39 @@ def _length(setup: Setup, made: Forecast, sample: Sample) -> list[Finding]:
     return [Finding("against", "", text, hint, "length")]
 
 
-def unsampled(costs: Costs, utilization: float | None, devices: int, why: str) -> Finding:
-    """The ceiling where no answers were sampled.
+def nothing_delegated(sample: Sample) -> Finding:
+    """The small model would write nothing."""
+    text = (
+        f"nothing is handed over in the sample's {sample.written} tokens: the relay is the large "
+        "model alone"
+    )
+    return Finding("against", "", text, "another policy, level or profile", "gain")
+
+
+def unsampled(
+    costs: Costs, handoff_ms: float, utilization: float | None, devices: int, why: str
+) -> Finding:
+    """Ceiling and break-even where no answers were sampled.
 
     Args:
         costs: of the pair.
+        handoff_ms: that a change of role takes beside catching up.
         utilization: that the profile expects; None where it does not say.
         devices: that the models compute on.
         why: there is no sample.
     """
     share = 0.5 if utilization is None else utilization
-    best = ceiling(costs, share, devices=devices)
+    made = forecast(Setup(costs, share, handoff_ms=handoff_ms, devices=devices))
     whose = "assumed" if utilization is None else "the profile's"
-    text = f"ceiling {best:.2f}x at a utilization of {100 * share:.0f} % ({whose}); {why}"
-    if best < LEAST_CEILING:
+    text = f"ceiling {made.ceiling:.2f}x at a utilization of {100 * share:.0f} % ({whose})"
+    even = made.break_even
+    if even is None or even > _LONGEST_SEGMENT:
+        text += ", where no length of a delegated segment pays"
+    else:
+        text += f", where a delegated segment pays from {even:.1f} tokens on"
+    text += f"; {why}"
+    if made.ceiling < LEAST_CEILING:
         return Finding("against", "", text, _LITTLE, "gain")
+    if even is None or even > _LONGEST_SEGMENT:
+        return Finding("against", "", text, _CHEAPER, "gain")
     return Finding("note", "", text, check="gain")

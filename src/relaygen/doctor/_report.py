@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
@@ -22,15 +23,16 @@ class Speed:
     Attributes:
         decode_ms: per token.
         read_ms: per prompt token that it has not computed yet.
-        request_ms: that a request takes up to its first token beside these, for a text that the
-            prefix cache should hold.
-        text_tokens: of that text.
+        request_ms: that a request takes up to its first token beside these.
+        text_tokens: of the text that was asked about.
+        rereads: there is no prefix cache, so that every request reads the whole text.
     """
 
     decode_ms: float
     read_ms: float
     request_ms: float
     text_tokens: int
+    rereads: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +59,9 @@ class Answered:
     Attributes:
         prompt_tokens, tokens: of the question in its template, and of what the large model wrote.
         finish: why it ended.
-        large, small: tokens as the policy would share this text; words stand for tokens.
+        large, small: words as the policy would share this text between the two.
         handoffs: changes of role that it would make.
-        segments: lengths of the small model's segments before the answer.
+        segments: words of the small model's segments before the answer.
         cues: how often each would hand over.
         same: whether the small model answers as the large one does, from the same thinking; None
             where it was not asked.
@@ -90,15 +92,35 @@ class Sample:
 
     @property
     def utilization(self) -> float:
-        """The large model's share of the tokens."""
+        """The large model's share of the text; words stand for tokens."""
         large = sum(each.large for each in self.answers)
         return large / max(1, large + sum(each.small for each in self.answers))
 
     @property
+    def written(self) -> int:
+        """Tokens of all answers."""
+        return sum(each.tokens for each in self.answers)
+
+    @property
     def handoffs_per_1000(self) -> float:
         """Changes of role per 1,000 tokens, both ways."""
-        written = sum(each.tokens for each in self.answers)
-        return 1000.0 * sum(each.handoffs for each in self.answers) / max(1, written)
+        return 1000.0 * sum(each.handoffs for each in self.answers) / max(1, self.written)
+
+    @property
+    def segment_tokens(self) -> float | None:
+        """Mean tokens of the small model's segments before the answer; None without one."""
+        tokens = [
+            size * each.tokens / max(1, each.large + each.small)  # words are no tokens
+            for each in self.answers
+            for size in each.segments
+        ]
+        return statistics.fmean(tokens) if tokens else None
+
+    @property
+    def text_tokens(self) -> float:
+        """Mean tokens of the text, question included, at a change of role."""
+        pairs = [(each.prompt_tokens + each.tokens / 2, each.handoffs) for each in self.answers]
+        return sum(size * count for size, count in pairs) / max(1, sum(n for _, n in pairs))
 
     @property
     def cues(self) -> dict[str, int]:

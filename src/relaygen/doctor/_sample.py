@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Mapping
-from contextlib import suppress
+from dataclasses import dataclass
 
 from .. import _checks
-from .._agreement import same_answer
+from .._agreement import compared
 from .._api import Relay
-from .._errors import ContextLengthError
+from .._errors import ContextLengthError, EngineReplyError
 from .._profile import Profile
 from .._questions import PROMPT
 from .._results import Generation
@@ -53,41 +53,46 @@ def cue_names(policy: Policy) -> tuple[str, ...]:
     return tuple(name for name in names if name.rstrip(",") == name or name[:-1] not in names)
 
 
-async def answered(
-    relay: Relay,
-    question: str,
-    policy: Policy,
-    infos: Mapping[Role, EngineInfo],
-    *,
-    limits: Limits,
-    small: bool,
-) -> tuple[Answered, Generation]:
-    """Let the large model answer, then the small one from the same thinking.
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What the large model wrote.
+
+    Attributes:
+        task: that it was given.
+        prompt: as its template made it.
+        generation: what it wrote.
+    """
+
+    task: Task
+    prompt: Prompt
+    generation: Generation
+
+
+async def written(relay: Relay, question: str, limits: Limits) -> Written:
+    """Let the large model answer.
 
     Args:
         relay: the pair.
         question: what is asked.
-        policy: by which the text is shared, see `readable`.
-        infos: of both engines.
-        limits: budgets of the large model's text.
-        small: whether the small model is asked, too.
+        limits: budgets of the text.
 
     Raises:
-        EngineError: an engine fails.
+        EngineError: the engine fails.
     """
     said = PROMPT.replace("{question}", question)
     task = relay.task(said, policy=LargeOnly(), limits=limits, seed=_SEED)
     generation = await relay.generating(task).whole()
     prompt = await relay.engines["large"].render(task.conversation)
-    shared = await shares(generation, prompt, relay.profile, policy)
-    same = None
-    if small and generation.finish == "stop" and generation.reasoning and generation.answer:
-        with suppress(ContextLengthError):  # how much is missing is a finding of its own
-            theirs = await _small_answer(relay, task, generation, prompt, infos)
-            same = await asyncio.to_thread(same_answer, generation.answer, theirs)
+    return Written(task, prompt, generation)
+
+
+async def answered(text: Written, profile: Profile, policy: Policy) -> Answered:
+    """What the policy would do with a text, see `readable`."""
+    generation = text.generation
+    shared = await shares(generation, text.prompt, profile, policy)
     delegated = [s for s in shared.segments if s.role == "small"]
     return Answered(
-        prompt_tokens=generation.usage.prompt_tokens or len(prompt.ids),
+        prompt_tokens=generation.usage.prompt_tokens or len(text.prompt.ids),
         tokens=generation.usage.completion_tokens,
         finish=generation.finish,
         large=shared.usage.large_tokens,
@@ -95,8 +100,7 @@ async def answered(
         handoffs=shared.usage.handoffs,
         segments=tuple(s.tokens for s in delegated if s.cue or s.stage == "reasoning"),
         cues=dict(Counter(s.cue for s in delegated if s.cue)),
-        same=same,
-    ), generation
+    )
 
 
 async def shares(
@@ -118,20 +122,39 @@ async def shares(
     return await Generating(engines, task).whole()
 
 
-async def _small_answer(
-    relay: Relay,
-    task: Task,
-    generation: Generation,
-    prompt: Prompt,
-    infos: Mapping[Role, EngineInfo],
-) -> str:
+async def agrees(relay: Relay, text: Written, infos: Mapping[Role, EngineInfo]) -> bool | None:
+    """Whether the small model answers likewise from the same thinking.
+
+    None where there is no whole answer to compare with, or the text does not fit the small model.
+
+    Raises:
+        EngineError: the small engine fails.
+        MissingExtraError: only mathematics could tell, and `math-verify` is not installed.
+    """
+    generation = text.generation
+    if not (generation.finish == "stop" and generation.reasoning and generation.answer):
+        return None
+    try:
+        theirs = await _small_answer(relay, text, infos)
+    except ContextLengthError:  # how much is missing is a finding of its own
+        return None
+    return (await asyncio.to_thread(compared, generation.answer, theirs)).same
+
+
+async def _small_answer(relay: Relay, text: Written, infos: Mapping[Role, EngineInfo]) -> str:
     """What the small model answers behind the large one's thinking, whose ids it gets if it can."""
-    thinking = [s for s in generation.segments if s.stage == "reasoning"]
+    thinking = [s for s in text.generation.segments if s.stage == "reasoning"]
     ids = tuple(id for segment in thinking for id in segment.ids if id is not None)
     if _checks.shared(infos):
-        conversation = Conversation((), raw=prompt.ids + ids)
-    else:
-        begun = task.conversation.prefill + "".join(segment.text for segment in thinking)
-        conversation = Conversation(task.conversation.messages, begun)
-    asked = relay.task(conversation, policy=SmallOnly(), limits=_ANSWER, seed=_SEED)
-    return (await relay.generating(asked).whole()).answer
+        try:
+            return await _said(relay, Conversation((), raw=text.prompt.ids + ids))
+        except EngineReplyError as error:
+            if not _checks.refused(error):
+                raise
+    begun = text.task.conversation.prefill + "".join(segment.text for segment in thinking)
+    return await _said(relay, Conversation(text.task.conversation.messages, begun))
+
+
+async def _said(relay: Relay, conversation: Conversation) -> str:
+    task = relay.task(conversation, policy=SmallOnly(), limits=_ANSWER, seed=_SEED)
+    return (await relay.generating(task).whole()).answer

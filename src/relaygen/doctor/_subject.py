@@ -10,8 +10,9 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Literal
 
-from .._checks import FILLER
-from .._types import Conversation, EngineInfo, Prompt, Sampling, SegmentRequest
+from .._checks import FILLER, LETTERS, SLOW_S, refused
+from .._errors import EngineReplyError
+from .._types import Conversation, EngineInfo, Message, Prompt, Sampling, SegmentRequest
 from ..engines._margins import margins_are_raw
 from ..engines.base import Engine
 from ._report import Rollback, Speed
@@ -20,7 +21,6 @@ _GREEDY = Sampling(temperature=0.0, top_p=1.0, top_k=0)
 _GROWTH = 48
 """Tokens by which a text grows where reading is measured: about one long delegated segment."""
 _WRITTEN = 8
-_LETTERS = 4  # of a token, where an engine hides its tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +30,7 @@ class Heard:
     Attributes:
         first_s, whole_s: seconds to the first token, and to the end.
         decode_ms: milliseconds per token, see `_decode_ms`; None before two tokens.
+        tokens: how many came.
         ids: of the tokens; empty where the engine hides them.
         text: of the tokens.
         cached, evaluated: prompt tokens; None where hidden.
@@ -39,6 +40,7 @@ class Heard:
     first_s: float
     whole_s: float
     decode_ms: float | None
+    tokens: int
     ids: tuple[int, ...]
     text: str
     cached: int | None
@@ -75,6 +77,7 @@ async def heard(engine: Engine, request: SegmentRequest) -> Heard:
         first or whole,
         whole,
         _decode_ms(sizes, first, last),
+        sum(sizes),
         tuple(ids),
         data.decode(errors="replace"),
         cached,
@@ -96,6 +99,24 @@ def _decode_ms(sizes: Sequence[int], first: float, last: float) -> float | None:
     return 1000.0 * last / sizes[0] if sizes and sizes[0] > 1 else None
 
 
+def held_back(one: Heard, many: Sequence[Heard]) -> float | None:
+    """Milliseconds per token where a stream is kept until its end; None where it is not.
+
+    The first of many tokens comes then about as late as the last one.
+
+    Args:
+        one: a request of the same prompt for one token.
+        many: for many.
+    """
+    whole = statistics.median(each.whole_s for each in many)
+    first = statistics.median(each.first_s for each in many)
+    longer = whole - one.whole_s
+    tokens = statistics.median(each.tokens for each in many) - one.tokens
+    if longer <= SLOW_S or whole - first > longer / 4.0 or tokens < 1:
+        return None
+    return 1000.0 * longer / tokens
+
+
 class Subject:
     """An engine and a text of its own, which only grows.
 
@@ -103,6 +124,9 @@ class Subject:
         engine: what is examined.
         info: what it says of itself.
         tokens: length of the text to begin with; at most half of the engine's context.
+
+    Attributes:
+        chats: the engine refused the text as it is, so it is a user's message since.
     """
 
     def __init__(self, engine: Engine, info: EngineInfo, *, tokens: int) -> None:
@@ -112,25 +136,30 @@ class Subject:
         self._key = uuid.uuid4().hex
         self._ids: tuple[int, ...] = ()
         self._text = ""
+        self._rereads = False
+        self.chats = False
 
     @property
-    def _size(self) -> int:
-        return len(self._text) // _LETTERS if self._info.text_only else len(self._ids)
+    def size(self) -> int:
+        """Tokens of the text; about, where the engine hides them."""
+        return len(self._text) // LETTERS if self._info.text_only else len(self._ids)
 
-    def _request(self, tokens: int) -> SegmentRequest:
+    async def _heard(self, tokens: int, *, of: int | None = None) -> Heard:
+        """Ask for so many tokens more; `of` cuts the text to so many tokens before."""
         hidden = self._info.text_only
-        return SegmentRequest(
-            () if hidden else self._ids,
+        request = SegmentRequest(
+            () if hidden else self._ids[:of],
             tokens,
             _GREEDY,
             self._key,
-            text=self._text if hidden else None,
+            text=self._text[: None if of is None else of * LETTERS] if hidden else None,
             min_tokens=tokens,
         )
+        return await heard(self._engine, request)
 
     async def _filling(self, name: str, tokens: int) -> str:
-        """About so many tokens that begin as nothing before did."""
-        size = len(FILLER) // _LETTERS
+        """So many tokens or some more that begin as nothing before did."""
+        size = len(FILLER) // LETTERS
         if not self._info.text_only:
             size = len(await self._engine.tokenize(FILLER))
         return f"{name}: " + FILLER * (2 + tokens // max(1, size))
@@ -138,20 +167,35 @@ class Subject:
     async def prefix(self) -> tuple[Heard, Heard]:
         """The same new text twice; the second time a prefix cache has it.
 
+        Where the engine refuses it as it is, it is a user's message in the engine's own template.
+
         Raises:
             EngineError: the engine fails.
         """
         text = await self._filling(self._key, self._tokens)
-        prompt = await self._engine.render(Conversation((), raw=text))
-        self._ids = prompt.ids[: self._tokens]
-        self._text = prompt.text[: self._tokens * _LETTERS]
-        first = await heard(self._engine, self._request(1))
-        return first, await heard(self._engine, self._request(1))
+        try:
+            prompt = await self._engine.render(Conversation((), raw=text))
+            self._ids = prompt.ids[: self._tokens]
+            self._text = prompt.text[: self._tokens * LETTERS]
+            first = await self._heard(1)
+        except EngineReplyError as error:
+            if not refused(error):
+                raise
+            self.chats = True
+            prompt = await self._engine.render(Conversation((Message("user", text),)))
+            self._ids, self._text = prompt.ids, prompt.text
+            first = await self._heard(1)
+        second = await self._heard(1)
+        if second.evaluated is None:
+            self._rereads = SLOW_S < first.first_s <= 2.0 * second.first_s
+        else:
+            self._rereads = 2 * second.evaluated > self.size
+        return first, second
 
     async def _grow(self) -> None:
         more = " " + await self._filling(uuid.uuid4().hex, self._growth)
         if self._info.text_only:
-            self._text += more[: self._growth * _LETTERS]
+            self._text += more[: self._growth * LETTERS]
         else:
             self._ids += (await self._engine.tokenize(more))[: self._growth]
 
@@ -159,7 +203,8 @@ class Subject:
         """How long it reads, with `prefix` done before.
 
         The text grows and is asked about, and is asked about again as it is: what the first took
-        longer was reading; what the second took beyond one decode step, any request takes.
+        longer was reading; what the second took beyond one decode step, any request takes. Without
+        a prefix cache both read everything, and a short beginning of the text is the second.
 
         Args:
             rounds: how often; medians count.
@@ -172,14 +217,16 @@ class Subject:
         waited: list[float] = []
         for _ in range(rounds):
             await self._grow()
-            grown = await heard(self._engine, self._request(1))
-            again = await heard(self._engine, self._request(1))
+            grown = await self._heard(1)
+            again = await self._heard(1, of=self._growth if self._rereads else None)
+            most = self.size - self._growth if self._rereads else self._growth
             more = (grown.evaluated or 0) - (again.evaluated or 0)
-            tokens = more if more > 0 else self._growth
-            read.append(max(0.0, 1000.0 * (grown.first_s - again.first_s) / tokens))
-            waited.append(1000.0 * again.first_s)
+            each = max(0.0, 1000.0 * (grown.first_s - again.first_s) / (more if more > 0 else most))
+            read.append(each)
+            mine = self._growth if again.evaluated is None else again.evaluated
+            waited.append(1000.0 * again.first_s - (each * mine if self._rereads else 0.0))
         request = max(0.0, statistics.median(waited) - decode_ms)
-        return Speed(decode_ms, statistics.median(read), request, self._size)
+        return Speed(decode_ms, statistics.median(read), request, self.size, self._rereads)
 
     async def rollback(self) -> Rollback:
         """Write on, extend; drop the half of it and extend again; with `prefix` done before.
@@ -188,13 +235,14 @@ class Subject:
             EngineError: the engine fails.
         """
         if self._info.text_only:
-            return Rollback("unknown", None, None, self._size)
-        self._ids += (await heard(self._engine, self._request(_WRITTEN))).ids
-        extended = await heard(self._engine, self._request(_WRITTEN))
+            return Rollback("unknown", None, None, self.size)
+        self._ids += (await self._heard(_WRITTEN)).ids
+        extended = await self._heard(_WRITTEN)
         self._ids += extended.ids[: len(extended.ids) // 2]
-        dropped = await heard(self._engine, self._request(1))
+        dropped = await self._heard(1)
         counts = extended.evaluated, dropped.evaluated
-        return Rollback(_cost(*counts, self._size), *counts, self._size)
+        cost = _cost(*counts, self.size) if len(extended.ids) > 1 else "unknown"
+        return Rollback(cost, *counts, self.size)
 
     async def decoding(self, prompt: Prompt, tokens: int, rounds: int) -> list[Heard]:
         """The same short generation a few times.

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
-from .._checks import Finding
+from .._checks import Finding, Level
 from ._report import Report
 
 Answer = Literal["use it", "use it after changing", "don't", "cannot tell"]
+
+_START = "start the engine, or name another address"
+_UNTIMED = "what a relay gains is unknown: not both engines could be timed"
+_SLOWS = ("prefix-cache", "rollback")
+"""What makes hand-offs dear, so that mending it may turn the verdict."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,8 +22,8 @@ class Verdict:
 
     Attributes:
         answer: ``don't`` where a relay is of no use, ``use it after changing`` where it would fail
-            or be worse than it could be, ``cannot tell`` where an engine does not answer or the
-            examination was broken off.
+            or be worse than it could be, ``cannot tell`` where an engine does not answer, the times
+            are not known or the examination was broken off.
         why: the findings behind it, the gravest kind only.
         change: what to do, in the order of the findings.
     """
@@ -30,33 +35,42 @@ class Verdict:
 
 def verdict(report: Report) -> Verdict:
     """What the findings come to."""
-    lost = [each for each in report.findings if _unreachable(each)]
-    if lost:
-        return Verdict("cannot tell", _texts(lost), ("start the engine, or name another address",))
-    against = [each for each in report.findings if each.level == "against"]
+    gone = missing(report)
+    if gone:
+        told = [replace(each, hint=each.hint or _START) for each in gone]
+        return Verdict("cannot tell", _texts(gone), _hints(told))
+    against = _of(report, "against")
     if against:
-        return Verdict("don't", _texts(against), _hints(against))
-    wrong = [each for each in report.findings if each.level == "error"]
-    worse = [each for each in report.findings if each.level == "warning"]
-    if not report.complete and not wrong:
-        return Verdict("cannot tell", ("the examination was broken off",), _hints(worse))
+        slow = [each for each in _of(report, "warning") if each.check in _SLOWS]
+        return Verdict("don't", _texts(against), _hints([*against, *slow]))
+    wrong, worse = _of(report, "error"), _of(report, "warning")
+    gain = [each for each in report.findings if each.check == "gain"]
+    if not wrong and not (report.complete and gain):
+        why = _UNTIMED if report.complete else "the examination was broken off"
+        return Verdict("cannot tell", (why,), _hints(worse))
     if wrong or worse:
         return Verdict("use it after changing", _texts(wrong or worse), _hints([*wrong, *worse]))
-    return Verdict("use it", _texts([each for each in report.findings if each.check == "gain"])[:1])
+    return Verdict("use it", _texts(gain)[:1])
 
 
 def status(report: Report) -> int:
-    """The exit status: 5 without both engines, 1 where requests fail or the verdict is no, else 0.
+    """The exit status: 5 without both engines, 1 where requests fail or nothing speaks for it.
 
     Warnings alone are 0: the relay works.
     """
-    if any(map(_unreachable, report.findings)):
+    if missing(report):
         return 5
-    return int(any(each.level in ("error", "against") for each in report.findings))
+    bad = any(each.level in ("error", "against") for each in report.findings)
+    return int(bad or (report.complete and verdict(report).answer == "cannot tell"))
 
 
-def _unreachable(finding: Finding) -> bool:
-    return finding.check == "reachable" and finding.level != "ok"
+def missing(report: Report) -> list[Finding]:
+    """Of engines that do not answer."""
+    return [each for each in report.findings if each.check == "reachable" and each.level != "ok"]
+
+
+def _of(report: Report, level: Level) -> list[Finding]:
+    return [each for each in report.findings if each.level == level]
 
 
 def _texts(findings: list[Finding]) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.text import Text
 
 from relaygen._checks import Finding, Level
+from relaygen.cli._tables import on_stdout
 from relaygen.doctor import Report, Verdict, verdict
 
 _SECTIONS: Mapping[str, tuple[str, ...]] = {
@@ -40,19 +41,17 @@ _UNSAFE = "\N{REPLACEMENT CHARACTER}"
 
 def show_report(report: Report) -> None:
     """Print it on stdout."""
-    console = Console(highlight=False)
-    width = min(console.width, _WIDEST) if console.is_terminal else 100
-    plain = not _writable(console, "✓·✗→")
+    console = on_stdout(100)
+    width = min(console.width, _WIDEST)
+    plain = _writable(console, "✓·✗→") != "✓·✗→"
     for line in lines(report, width=max(40, width), plain=plain):
+        line.plain = _writable(console, line.plain)
         console.print(line, soft_wrap=True)
 
 
-def _writable(console: Console, text: str) -> bool:
-    try:
-        text.encode(console.encoding)
-    except UnicodeEncodeError:
-        return False
-    return True
+def _writable(console: Console, text: str) -> str:
+    """The text as the terminal can show it: cues and models have letters that it may not have."""
+    return text.encode(console.encoding, "replace").decode(console.encoding)
 
 
 def lines(report: Report, *, width: int, plain: bool = False) -> Iterator[Text]:
@@ -64,7 +63,8 @@ def lines(report: Report, *, width: int, plain: bool = False) -> Iterator[Text]:
         plain: only ASCII marks.
     """
     level = f", level {report.level}" if report.level else ""
-    yield Text(f"profile {report.profile}, policy {report.policy}{level}", "dim")
+    for part in _wrapped(f"profile {report.profile}, policy {report.policy}{level}", width):
+        yield Text(part, "dim")
     yield Text()
     for title, checks in _SECTIONS.items():
         found = [each for each in report.findings if each.check in checks]
