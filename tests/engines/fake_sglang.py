@@ -121,6 +121,8 @@ class FakeSglang:
         sampling = body["sampling_params"]
         if set(sampling) & {"max_tokens", "min_tokens", "seed"}:
             return answer(shape("error_contract"), 400)
+        if not body.get("stream"):
+            return self._scored(body)
         if sampling["top_k"] == 0:
             return sse(shape("error_stream"), b"data: [DONE]\n\n")
         events, text = [], ""
@@ -148,6 +150,19 @@ class FakeSglang:
                 event["meta_info"] |= shape("completion_sglext")["sglext"]["spec_tokens_details"]
             events.append(event)
         return self._stream(events)
+
+    def _scored(self, body: Any) -> Reply:
+        """The log-probabilities of the prompt."""
+        ids, start = body["input_ids"], body["logprob_start_len"]
+        reply = shape("scored")
+        reply["meta_info"] |= {
+            "prompt_tokens": len(ids),
+            "input_top_logprobs": [
+                self._best(id, 0.0, body["top_logprobs_num"]) if place else None
+                for place, id in enumerate(ids[start:])
+            ],
+        }
+        return answer(reply)
 
     def _parts(
         self, limit: int, stops: Sequence[int]

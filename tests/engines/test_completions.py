@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import json
 import sys
 from collections.abc import AsyncIterator
@@ -61,6 +62,12 @@ def chunk(text: Any, why: str | None = None, **fields: Any) -> dict[str, Any]:
     return {"choices": [{"index": 0, "text": text, "finish_reason": why}], **fields}
 
 
+async def read(engine: CompletionsEngine, into: list[bytes]) -> None:
+    """The pieces of a stream as they come."""
+    async for delta in engine.stream(asked("x")):
+        into += [piece.data for piece in delta.pieces]
+
+
 # The server's own facts.
 
 
@@ -98,6 +105,10 @@ async def test_no_such_model() -> None:
         with pytest.raises(EngineReplyError, match="does not serve x") as caught:
             await CompletionsEngine(server.url, model="x").info()
         assert caught.value.hint == "it serves tiny"
+        server.routes["/v1/models"] = answer({"data": [{"id": f"m{n}"} for n in range(99)]})
+        with pytest.raises(EngineReplyError, match="does not serve x") as caught:
+            await CompletionsEngine(server.url, model="x").info()
+        assert caught.value.hint.endswith("m8, m9")
         server.routes["/v1/models"] = answer({"data": [7]})
         with pytest.raises(EngineReplyError, match="lists no models"):
             await CompletionsEngine(server.url).info()
@@ -290,6 +301,50 @@ async def test_bad_streams(reply: Reply, error: type[EngineError], says: str) ->
         with pytest.raises(error, match=says) as caught:
             await collect(CompletionsEngine(server.url, role="small"), asked("x"))
     assert caught.value.role == "small"
+
+
+@pytest.mark.parametrize("why", ["abort", "error"])
+async def test_a_server_that_gives_up_may_be_asked_again(why: str) -> None:
+    async with completing(chunks(chunk("a"), chunk("", why))) as server:
+        with pytest.raises(EngineReplyError, match=f"the reason '{why}'") as caught:
+            await collect(CompletionsEngine(server.url), asked("x"))
+    assert caught.value.retryable
+
+
+async def test_what_came_before_a_failure_is_kept() -> None:
+    """In one packet with it; and a server that has begun cannot call the request invalid."""
+    failure = {"error": {"message": "oh", "code": 400}}
+    parts = chunks(chunk("a b"), failure).parts
+    whole = Reply([b"".join(parts)], kind="text/event-stream")
+    found: list[bytes] = []
+    async with completing(whole) as server:
+        with pytest.raises(EngineReplyError, match="400: oh") as caught:
+            await read(CompletionsEngine(server.url), found)
+    assert found == [b"a", b" b"]
+    assert (caught.value.retryable, caught.value.refused) == (True, False)
+    async with completing(chunks(failure)) as server:
+        with pytest.raises(EngineReplyError, match="400: oh") as caught:
+            await collect(CompletionsEngine(server.url), asked("x"))
+    assert (caught.value.retryable, caught.value.refused) == (False, True)
+
+
+async def test_a_useless_chunk_does_not_take_the_text_before_it_along() -> None:
+    whole = Reply([b"".join(chunks(chunk("a"), chunk(None)).parts)], kind="text/event-stream")
+    found: list[bytes] = []
+    async with completing(whole) as server:
+        with pytest.raises(EngineReplyError, match="without a text"):
+            await read(CompletionsEngine(server.url), found)
+    assert found == [b"a"]
+
+
+async def test_nothing_follows_the_finish_reason() -> None:
+    """The end is told although the stream stays open, long before anything times out."""
+    parts = [*chunks(chunk("a", "stop")).parts[:1]]
+    async with completing(Reply(parts, kind="text/event-stream", end="hang")) as server:
+        engine = CompletionsEngine(server.url, timeout=3600.0)
+        deltas = await asyncio.wait_for(collect(engine, asked("x")), 60)
+        await engine.aclose()
+    assert (data_in(deltas), deltas[-1].end) == (b"a", "turn")
 
 
 async def test_a_break_behind_the_finish_reason_is_no_failure() -> None:

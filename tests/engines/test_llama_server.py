@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -418,8 +417,9 @@ async def test_one_of_several_models() -> None:
         await collect(engine, asked([1], 6))
         assert server.bodies("/completion")[0]["model"] == "b/other"
         server.routes["/props?model=c"] = answer(load("props"))
-        with pytest.raises(EngineReplyError, match="has no model c"):
+        with pytest.raises(EngineReplyError, match="does not serve c") as caught:
             await LlamaServerEngine(server.url, model="c").info()
+        assert caught.value.hint.endswith(", b/other")
 
 
 async def test_the_token_limit() -> None:
@@ -605,14 +605,14 @@ async def test_bad_streams(
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("pings", [[], [b": ping\n\n"] * 20])
+@pytest.mark.parametrize("pings", [[], [b": ping\n\n"] * 10_000])
 async def test_a_stalled_stream(pings: list[bytes]) -> None:
+    """Pings come for longer than the test may take, and do not count."""
     reply = sse(chunk("a", [5], 1), *pings, pause=0.05, end="hang")
     async with playing(completion=reply) as server:
-        start = time.monotonic()
-        with pytest.raises(EngineUnreachableError, match=r"0\.2 s"):
-            await collect(LlamaServerEngine(server.url, timeout=0.2), asked([1]))
-        assert time.monotonic() - start < 2.0
+        engine = LlamaServerEngine(server.url, timeout=2.0)
+        with pytest.raises(EngineUnreachableError, match="sent no token for 2 s"):
+            await asyncio.wait_for(collect(engine, asked([1])), 30)
 
 
 async def test_closing_the_stream_closes_the_connection() -> None:

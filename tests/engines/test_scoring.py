@@ -28,9 +28,11 @@ from relaygen.engines._scoring import (
 )
 from relaygen.engines.embedded import EmbeddedEngine
 from relaygen.engines.llama_server import LlamaServerEngine
+from relaygen.engines.sglang import SglangEngine
 from relaygen.engines.transformers_local import TransformersScorer
 from relaygen.engines.vllm import VllmEngine
 
+from .fake_sglang import sglang_playing
 from .replay import answer, playing
 from .vllm_replay import vllm_playing
 
@@ -150,6 +152,26 @@ def test_sglang_by_its_documented_shape() -> None:
             parse_sglang_scores(wrong, size=5, start=3)
     with pytest.raises(EngineReplyError):
         parse_sglang_scores(reply, size=5, start=4)
+
+
+async def test_sglang_scores_in_one_request() -> None:
+    ids = [10, 11, 12, 13]
+    async with sglang_playing() as server:
+        engine = SglangEngine(server.url)
+        near(await scored(engine, ids, 1), [math.tanh(1)] * 3, ids[1:])
+        near(await scored(engine, ids, 3), [math.tanh(1)], [13])
+        assert (await scored(engine, ids, 0))[0] == UNKNOWN
+        assert len(await scored(engine, ids, 0)) == 4
+        assert await scored(engine, ids, 4) == []
+        assert await scored(engine, ids[:1], 0) == [UNKNOWN]
+        sent = server.bodies("/generate")
+        with pytest.raises(ContextLengthError):
+            await scored(engine, range(506), 3)  # six tokens stay free
+        await engine.aclose()
+    assert [each["logprob_start_len"] for each in sent] == [0, 2, 0, 0]
+    assert sent[0]["input_ids"] == ids
+    assert (sent[0]["return_logprob"], sent[0]["top_logprobs_num"]) == (True, 2)
+    assert sent[0]["sampling_params"] == {"max_new_tokens": 1, "temperature": 0.0}
 
 
 async def test_the_bytes_of_ids() -> None:

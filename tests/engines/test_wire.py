@@ -6,7 +6,6 @@ import asyncio
 import shutil
 import ssl
 import subprocess
-import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -298,15 +297,14 @@ async def test_the_first_event_may_take_longer_than_the_others() -> None:
 
 @pytest.mark.parametrize("ping", [b"", b"2\r\n:\n\r\n"])
 async def test_a_stalled_stream(ping: bytes) -> None:
-    pings = b"|".join([ping] * 100)
+    """Pings come for longer than the test may take, and do not count."""
+    pings = b"|".join([ping] * 10_000) if ping else b""
     async with (
         raw(EVENTS + event(b"{}") + b"|" + pings, wait=0.02) as server,
-        wired(server, timeout=0.2) as wire,
+        wired(server, timeout=2.0) as wire,
     ):
-        start = time.monotonic()
-        with pytest.raises(EngineUnreachableError, match=r"sent no token for 0\.2 s"):
-            await read(wire)
-        assert time.monotonic() - start < 10
+        with pytest.raises(EngineUnreachableError, match="sent no token for 2 s"):
+            await asyncio.wait_for(read(wire), 30)
         await asyncio.wait_for(server.gone.wait(), 10)
 
 
@@ -386,8 +384,12 @@ async def test_tls(certificate: Path) -> None:
         async with wired(url, ca=str(certificate)) as wire:
             assert await wire.get("/x") == {}
         async with wired(url) as wire:
-            with pytest.raises(EngineUnreachableError, match="its certificate is not trusted"):
+            with pytest.raises(
+                EngineUnreachableError, match="its certificate is not trusted"
+            ) as caught:
                 await wire.get("/x")
+            assert not caught.value.retryable
+            assert "--ca" in caught.value.hint
         async with wired(url, ca=str(certificate.parent / "none.pem")) as wire:
             with pytest.raises(UsageError, match="holds no certificates: No such file"):
                 await wire.get("/x")

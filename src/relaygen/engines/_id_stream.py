@@ -8,8 +8,9 @@ from typing import Any
 
 from .._errors import EngineError, EngineReplyError
 from .._types import Delta, End, Piece
+from ._events import Events
 from ._openai import IdReader
-from ._wire import Events
+from ._replies import taken
 
 Event = dict[str, Any]
 
@@ -39,7 +40,13 @@ async def read_deltas(
     told = False
     try:
         while batch := await events.read():
-            pieces = await _pieces(reader, map(chunk, batch) if chunk else batch)
+            pieces = []
+            try:
+                await _read(reader, map(chunk, batch) if chunk else batch, pieces)
+            except EngineError:
+                if pieces:  # they came before the failure
+                    yield Delta(tuple(pieces))
+                raise
             if reader.finished:  # the last tokens come with the end: nothing is left to abort
                 await _usage(events, reader, chunk)
                 break
@@ -48,6 +55,10 @@ async def read_deltas(
                 yield Delta(tuple(pieces), cached=reader.cached, evaluated=reader.evaluated)
             elif pieces:
                 yield Delta(tuple(pieces))
+    except EngineReplyError as error:
+        if reader.begun:
+            taken(error)
+        raise
     finally:
         events.close()
     if not reader.finished:
@@ -69,18 +80,18 @@ async def read_deltas(
 
 async def _usage(events: Events, reader: IdReader, chunk: Callable[[Event], Event] | None) -> None:
     """What follows the last tokens; nothing of it is needed."""
+    events.hasten()
     with contextlib.suppress(EngineError):
         while batch := await events.read():
-            await _pieces(reader, map(chunk, batch) if chunk else batch)
+            await _read(reader, map(chunk, batch) if chunk else batch, [])
         await events.drain()
 
 
-async def _pieces(reader: IdReader, batch: Iterable[Event]) -> list[Piece]:
-    found: list[Piece] = []
+async def _read(reader: IdReader, batch: Iterable[Event], found: list[Piece]) -> None:
+    """Add the pieces of some chunks."""
     for chunk in batch:
         piece = reader.quick(chunk)
         if piece is not None:
             found.append(piece)
         else:
             found += await reader.read(chunk)
-    return found

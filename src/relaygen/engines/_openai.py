@@ -9,14 +9,19 @@ from .._errors import EngineReplyError
 from .._types import Constraint, Piece, Sampling, SegmentRequest
 from ._pieces import BROKEN, LONGEST_RUN, RemotePieces
 from ._repair import spread
+from ._replies import line
 
 if TYPE_CHECKING:
     from typing import TypeGuard
 
 ID = "token_id:"
+"""What candidates' names begin with, where the server names them by id."""
+
+FAILURES = ("error", "abort")
+"""Finish reasons by which a server gives a request up: vLLM's, and SGLang's."""
+
 _PROMPT, _SHORT = b'"prompt_token_ids":[', 1024
 _Top = tuple[tuple[int, float], ...]
-_Named = list[tuple[int, bytes]]
 
 
 def sampling_fields(sampling: Sampling) -> dict[str, Any]:
@@ -107,6 +112,7 @@ class IdReader:
         role: for error messages.
 
     Attributes:
+        begun: a token came.
         finished: the chunk with the finish reason came.
         turn: it said that the model ended its turn.
         hint: it said that the model wrote one of the request's stop ids.
@@ -122,10 +128,9 @@ class IdReader:
         self._request = request
         self._role = role
         self._trusted = False
-        self._begun = False
         self._run: list[int] = []
         self._run_tops: list[_Top] = []
-        self.finished = self.turn = self.hint = False
+        self.begun = self.finished = self.turn = self.hint = False
         self.cached: int | None = None
         self.evaluated: int | None = None
         self.drafted: int | None = None
@@ -145,7 +150,7 @@ class IdReader:
         except (LookupError, TypeError, ValueError):
             return None
         self._trusted = bool(text) or self._trusted
-        self._begun = True
+        self.begun = True
         return Piece(id, data, self._tops(choice, 1)[0] if self._request.top else ())
 
     async def read(self, chunk: dict[str, Any]) -> tuple[Piece, ...]:
@@ -170,8 +175,8 @@ class IdReader:
             raise EngineReplyError(
                 f"a chunk without token_ids or text: {str(chunk)[:200]}",
                 role=self._role,
-                hint="this needs a vLLM of 0.10.2 or newer; for other servers use the kind "
-                "'completions'",
+                hint="this needs a vLLM of 0.10.2 or newer, or an SGLang with return_token_ids; "
+                "for other servers use the kind 'completions'",
             )
         tops = self._tops(choice, len(ids)) if self._request.top else [()] * len(ids)
         if why is not None:
@@ -186,10 +191,11 @@ class IdReader:
         if why == "length":
             return ids
         if why != "stop" or isinstance(stop, str):
+            at = f" at {line(stop, 80)!r}" if isinstance(stop, str) else ""
             raise EngineReplyError(
-                f"the server stopped for the reason {why!r}",
+                f"the server stopped for the reason {why!r}{at}",
                 role=self._role,
-                retryable=why in ("error", "abort"),
+                retryable=why in FAILURES,
             )
         if stop is not None and stop in self._request.stop_ids:
             self.hint = True
@@ -212,7 +218,7 @@ class IdReader:
                 if written is None:
                     continue
                 data = spread(written.encode(), len(self._run))
-            self._begun = True
+            self.begun = True
             pieces += map(Piece, self._run, data, self._run_tops)
             self._run, self._run_tops = [], []
         if text:
@@ -227,7 +233,7 @@ class IdReader:
         """What the run wrote; None while it ends inside a character."""
         text = await self._table.text(self._run)
         if text.endswith(BROKEN):
-            if not self._begun:
+            if not self.begun:
                 completed = await self._completed()
                 if completed is not None:
                     return completed

@@ -9,9 +9,11 @@ from typing import Any
 from .._errors import ContextLengthError, EngineError, EngineReplyError, EngineUnreachableError
 from ._transport import Reply, TransportError
 
-_TRANSIENT = (429, 500, 502, 503, 504)
+TRANSIENT = (408, 429, 500, 502, 503, 504)
+"""HTTP statuses after which the same call may succeed."""
 
-_REFUSALS = (400, 413, 422)
+REFUSALS = (400, 413, 422)
+"""HTTP statuses that call the request itself invalid."""
 
 _TOO_LONG = ("maximum context length", "model's context length", "maximum allowed length")
 """What vLLM and SGLang say of a prompt that does not fit."""
@@ -42,6 +44,8 @@ class Replies:
             raise EngineReplyError(f"unusable event: {line(payload)}", role=self.role)
         if event.get("error"):
             raise self._failed(event, 500)
+        if event.get("object") == "error":  # a flat one, as older servers have it
+            raise self._failed({"error": event}, 500)
         return event
 
     def json(self, payload: bytes) -> Any:
@@ -63,7 +67,12 @@ class Replies:
 
     def unreachable(self, error: TransportError) -> EngineError:
         """The error of a connection that failed."""
-        return EngineUnreachableError(f"{self.url} {line(str(error))}", role=self.role)
+        return EngineUnreachableError(
+            f"{self.url} {line(str(error))}",
+            role=self.role,
+            hint="give the certificates that it is known by (--ca FILE)" if error.untrusted else "",
+            retryable=not error.untrusted,
+        )
 
     def stalled(self, seconds: float) -> EngineError:
         """The error of a stream that does not go on."""
@@ -101,13 +110,8 @@ class Replies:
                 role=self.role,
                 hint="start the engine with a larger context (--ctx), or shorten the prompt",
             )
-        if status == 400 and any(words in message for words in _TOO_LONG):
-            return ContextLengthError(
-                message,
-                role=self.role,
-                hint="start the engine with a larger context (vLLM: --max-model-len, SGLang: "
-                "--context-length), or shorten the prompt",
-            )
+        if status == 400 and too_long(message):
+            return overflow(message, self.role)
         if status in (401, 403):
             return EngineError(
                 f"{self.url} refused the API key: {message}",
@@ -117,9 +121,34 @@ class Replies:
         return EngineReplyError(
             f"{self.url} answered {status}: {message}",
             role=self.role,
-            retryable=status in _TRANSIENT,
-            refused=status in _REFUSALS,
+            retryable=status in TRANSIENT,
+            refused=status in REFUSALS,
         )
+
+
+def too_long(message: str) -> bool:
+    """Whether a server's words mean that a prompt does not fit its context."""
+    return any(words in message for words in _TOO_LONG)
+
+
+def overflow(message: str, role: str) -> ContextLengthError:
+    """The error of such a prompt."""
+    return ContextLengthError(
+        message,
+        role=role,
+        hint="start the engine with a larger context (vLLM: --max-model-len, SGLang: "
+        "--context-length), or shorten the prompt",
+    )
+
+
+def taken(error: EngineReplyError) -> None:
+    """A server that has begun to write has taken the request, so that it cannot be invalid.
+
+    What it calls so later on is its own failure: SGLang gives every failure of a stream the code
+    400.
+    """
+    if error.refused:
+        error.refused, error.retryable = False, True
 
 
 def line(text: str | bytes, most: int = 300) -> str:

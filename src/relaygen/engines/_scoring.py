@@ -149,12 +149,8 @@ def parse_llama_scores(reply: Any) -> Expected:
 def parse_sglang_scores(reply: Any, size: int, start: int) -> list[Expected]:
     """SGLang's ``/generate``. From the shape in its source (0.5.23), not run against a server.
 
-    No engine uses it yet.
-
-    For a request with ``return_logprob``, ``logprob_start_len: start - 1``, ``top_logprobs_num: 2``
-    and ``max_new_tokens: 1``. ``meta_info.input_top_logprobs`` then has an entry for each id from
-    ``start - 1`` on, the first one null, the others lists of [log-probability, id, text]. They are
-    raw where the request is greedy and alone, or with ``SGLANG_RETURN_ORIGINAL_LOGPROB=1``.
+    ``meta_info.input_top_logprobs`` has an entry for each id from ``logprob_start_len`` (here
+    ``start - 1``) on, the first one null, the others lists of [log-probability, id, text].
 
     Args:
         reply: of one prompt.
@@ -178,4 +174,7 @@ def parse_sglang_scores(reply: Any, size: int, start: int) -> list[Expected]:
             for entry in entries[1:]
         ]
     except (KeyError, IndexError, TypeError, ValueError):
-        raise EngineReplyError("it answered without the log-probabilities of the prompt") from None
+        raise EngineReplyError(
+            "it answered without the log-probabilities of the prompt",
+            hint="this needs an SGLang whose /generate returns input_top_logprobs",
+        ) from None

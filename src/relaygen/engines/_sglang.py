@@ -6,12 +6,14 @@ From SGLang's source (0.5.23); not run against a server.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
-from .._errors import EngineReplyError
+from .._errors import EngineError, EngineReplyError
 from .._types import Constraint, SegmentRequest
 from ._completion import choice_grammar
 from ._openai import ID, sampling_fields
+from ._replies import REFUSALS, TRANSIENT, line, overflow, too_long
 
 _OPENAI = {
     "max_new_tokens": "max_tokens",
@@ -19,8 +21,6 @@ _OPENAI = {
     "sampling_seed": "seed",
 }
 """What ``/v1/completions`` calls the native fields; the others have the same names in both."""
-
-_BAD_REQUEST = 400
 
 
 def _fields(request: SegmentRequest, limit: int) -> dict[str, Any]:
@@ -70,6 +70,24 @@ def native_body(request: SegmentRequest, limit: int, rid: str) -> dict[str, Any]
     return sent
 
 
+def score_body(ids: Sequence[int], start: int) -> dict[str, Any]:
+    """``/generate``'s JSON for the log-probabilities of a given text.
+
+    Drawn greedily, since that leaves them at temperature 1 on every version.
+
+    Args:
+        ids: the whole text, with one token to spare in the context.
+        start: the first position of interest, at least 1.
+    """
+    return {
+        "input_ids": list(ids),
+        "sampling_params": {"max_new_tokens": 1, "temperature": 0.0},
+        "return_logprob": True,
+        "logprob_start_len": start - 1,
+        "top_logprobs_num": 2,
+    }
+
+
 def openai_body(request: SegmentRequest, model: str, limit: int, rid: str) -> dict[str, Any]:
     """``/v1/completions``' JSON without the prompt; its candidates have no ids.
 
@@ -113,62 +131,79 @@ class NativeChunks:
     """The events of one ``/generate`` stream in the form that `IdReader` reads.
 
     An event's lists hold all tokens so far, or with ``--incremental-streaming-output`` only the new
-    ones; either way the new ones are the last, and the count of all tokens tells how many they are.
+    ones; older servers give only the new ids with all candidates. The count of all tokens tells
+    which are new.
+
+    Args:
+        role: for error messages.
     """
 
-    def __init__(self) -> None:
-        self._seen: int | None = None
+    def __init__(self, role: str = "") -> None:
+        self._role = role
+        self._begun = False
+        self._seen = 0
 
     def chunk(self, event: dict[str, Any]) -> dict[str, Any]:
         """One event.
 
         Raises:
+            ContextLengthError: the server gave up because the prompt does not fit.
             EngineReplyError: it makes no sense, or says that the server gave up.
         """
         try:
-            meta, ids = event["meta_info"], event["output_ids"]
-            why, count = meta["finish_reason"] or {}, meta["completion_tokens"]
-            new = count - (self._seen or 0)
+            meta = event["meta_info"]
+            why = meta["finish_reason"] or {}
             if why.get("type") == "abort":
-                raise _gave_up(why)
-            if not 0 <= new <= len(ids):
+                raise self._gave_up(why)
+            count = meta["completion_tokens"]
+            ids = self._new(event.get("output_ids") or [], count)  # an empty list may be left out
+            if ids is None:
                 raise ValueError
-            first, self._seen = self._seen is None, count
-            tops = meta.get("output_top_logprobs")
+            tops = self._new(meta.get("output_top_logprobs") or [], count)
             choice = {
                 "text": "",
-                "token_ids": ids[len(ids) - new :],
+                "token_ids": ids,
                 "finish_reason": why.get("type"),
                 "stop_reason": why.get("matched"),
-                "logprobs": {"top_logprobs": [_named(row) for row in tops[len(tops) - new :]]}
-                if tops
-                else None,
+                "logprobs": tops and {"top_logprobs": [_named(row) for row in tops]},
             }
         except (KeyError, TypeError, ValueError, AttributeError):
             raise EngineReplyError(
                 f"an event without output_ids or meta_info: {str(event)[:200]}",
+                role=self._role,
                 hint="this needs an SGLang whose /generate returns output_ids",
             ) from None
         found: dict[str, Any] = {"choices": [choice], "metrics": _drafts(meta)}
-        if first:
+        if not self._begun:
             cached = {"cached_tokens": meta.get("cached_tokens")}
             found["usage"] = {"prompt_tokens_details": cached}
+        self._begun, self._seen = True, count
         return found
+
+    def _new(self, listed: list[Any], count: int) -> list[Any] | None:
+        """Those of the tokens behind the last event, where there are `count` in all.
+
+        None where the list holds neither all nor the new ones: nobody knows whose they are.
+        """
+        if self._seen <= count <= len(listed):
+            return listed[self._seen : count]
+        return listed if len(listed) == count - self._seen else None
+
+    def _gave_up(self, why: dict[str, Any]) -> EngineError:
+        message, status = line(str(why.get("message") or "no reason given")), why.get("status_code")
+        if too_long(message):
+            return overflow(message, self._role)
+        return EngineReplyError(
+            f"the server gave the request up: {message}",
+            role=self._role,
+            retryable=status is None or status in TRANSIENT,
+            refused=status in REFUSALS,
+        )
 
 
 def _named(row: Any) -> dict[str, float]:
-    """The candidates of one token, which are (log-probability, id, text)."""
-    return {f"{ID}{id}": value for value, id, _ in row or ()}
-
-
-def _gave_up(why: dict[str, Any]) -> EngineReplyError:
-    refused = why.get("status_code") == _BAD_REQUEST
-    message = " ".join(str(why.get("message") or "no reason given").split())
-    return EngineReplyError(
-        f"the server gave the request up: {message[:300]}",
-        retryable=not refused,
-        refused=refused,
-    )
+    """The candidates of one token, which are (log-probability, id, text); null is no number."""
+    return {f"{ID}{id}": value for value, id, _ in row or () if value is not None}
 
 
 def _drafts(details: object) -> dict[str, Any] | None:

@@ -25,23 +25,16 @@ _WATCH_S = 0.05
 
 
 class TransportError(Exception):
-    """Why a call failed; the text continues "<address> …"."""
+    """Why a call failed; the text continues "<address> …".
 
+    Args:
+        message: that text.
+        untrusted: the server's certificate is why, so that trying again does not help.
+    """
 
-class ConnectFailed(TransportError):
-    """No connection came to be."""
-
-
-class TimedOut(TransportError):
-    """No answer, or none for too long."""
-
-
-class Dropped(TransportError):
-    """The connection ended in the middle."""
-
-
-class NoHttp(TransportError):
-    """What came is no HTTP reply."""
+    def __init__(self, message: str, *, untrusted: bool = False) -> None:
+        super().__init__(message)
+        self.untrusted = untrusted
 
 
 class Reply:
@@ -86,7 +79,9 @@ class Reply:
             self._timer = self._loop.call_later(max(left, _WATCH_S), self._look)
             return
         self.late = True
-        self._response.content.set_exception(TimedOut(f"did not answer within {self._limit:g} s"))
+        self._response.content.set_exception(
+            TransportError(f"did not answer within {self._limit:g} s")
+        )
 
     async def read(self) -> bytes:
         """What came next; empty at the end of the body.
@@ -215,9 +210,9 @@ class Transport:
                     proxy=self._proxy,
                 )
         except aiohttp.ServerTimeoutError:  # of the connection; no other is set
-            raise TimedOut(f"did not answer within {self._connect_s:g} s") from None
+            raise TransportError(f"did not answer within {self._connect_s:g} s") from None
         except asyncio.TimeoutError:
-            raise TimedOut(f"did not answer within {limit:g} s") from None
+            raise TransportError(f"did not answer within {limit:g} s") from None
         else:
             reply = Reply(session, response)
             reply.watch(limit)
@@ -235,18 +230,19 @@ class Transport:
 def _broken(error: Exception) -> TransportError:
     """Ours for aiohttp's."""
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
-        return ConnectFailed(f"cannot be reached: its certificate is not trusted: {_words(error)}")
+        why = f"cannot be reached: its certificate is not trusted: {_words(error)}"
+        return TransportError(why, untrusted=True)
     if isinstance(error, aiohttp.ClientConnectorError):
-        return ConnectFailed(f"cannot be reached: {_words(error.os_error)}")
+        return TransportError(f"cannot be reached: {_words(error.os_error)}")
     if isinstance(error, aiohttp.ClientHttpProxyError):
-        return ConnectFailed(f"cannot be reached: the proxy answered {error.status}")
+        return TransportError(f"cannot be reached: the proxy answered {error.status}")
     if isinstance(error, aiohttp.ServerDisconnectedError):
-        return Dropped("dropped the connection without an answer")
+        return TransportError("dropped the connection without an answer")
     if isinstance(error, aiohttp.ClientResponseError):
-        return NoHttp("does not answer in HTTP")
+        return TransportError("does not answer in HTTP")
     if isinstance(error, aiohttp.ClientPayloadError):
-        return Dropped("dropped the connection in the middle of an answer")
-    return Dropped(f"dropped the connection: {_words(error)}")
+        return TransportError("dropped the connection in the middle of an answer")
+    return TransportError(f"dropped the connection: {_words(error)}")
 
 
 def _words(error: Exception) -> str:

@@ -18,10 +18,13 @@ from .._types import (
     Prompt,
     SegmentRequest,
 )
+from ._cards import card
 from ._chat import split
+from ._events import Events
 from ._jinja import ChatTemplate
-from ._openai import sampling_fields
-from ._wire import Events, Wire, WireOptions
+from ._openai import FAILURES, sampling_fields
+from ._replies import taken
+from ._wire import Wire, WireOptions
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -82,35 +85,24 @@ class CompletionsEngine:
             UsageError: it does not tell its context.
         """
         if self._info is None:
-            card = self._card(await self._wire.get("/v1/models"))
-            context = self._context or _context(card)
+            models = await self._wire.get("/v1/models")
+            found = card(models, self._asked, self.url, self._wire.role)
+            if not found:
+                raise EngineReplyError(
+                    f"{self.url} lists no models",
+                    role=self._wire.role,
+                    hint="give the address of a server with OpenAI's routes, without a path",
+                )
+            context = self._context or _context(found)
             if context is None:
                 raise UsageError(
                     f"{self.url} does not tell how many tokens its model's context holds",
                     hint="give the number (context)",
                 )
             self._info = EngineInfo(
-                str(card["id"]), context, "", text_only=True, kind="completions"
+                str(found["id"]), context, "", text_only=True, kind="completions"
             )
         return self._info
-
-    def _card(self, models: Any) -> dict[str, Any]:
-        listed = models.get("data") if isinstance(models, dict) else None
-        cards = [each for each in listed or () if isinstance(each, dict) and "id" in each]
-        for card in cards:
-            if self._asked in (None, card["id"]):
-                return card
-        if not cards:
-            raise EngineReplyError(
-                f"{self.url} lists no models",
-                role=self._wire.role,
-                hint="give the address of a server with OpenAI's routes, without a path",
-            )
-        raise EngineReplyError(
-            f"{self.url} does not serve {self._asked}",
-            role=self._wire.role,
-            hint=f"it serves {', '.join(str(card['id']) for card in cards[:10])}",
-        )
 
     async def render(self, conversation: Conversation) -> Prompt:
         """The conversation in the given chat template; no ids.
@@ -176,15 +168,27 @@ class CompletionsEngine:
             "/v1/completions", _body(request, info.model, limit), request.session
         )
         pieces: list[Piece] = []
+        begun = False
         try:
             while batch := await events.read():
-                pieces += [piece for chunk in batch for piece in reader.read(chunk)]
+                try:
+                    for chunk in batch:
+                        pieces += reader.read(chunk)
+                except EngineReplyError:
+                    if pieces:  # they came before the failure
+                        yield Delta(tuple(pieces))
+                    raise
                 if reader.end is not None:
                     pieces += await self._rest(events, reader)
                     break
                 if pieces:
+                    begun = True
                     yield Delta(tuple(pieces))
                     pieces = []
+        except EngineReplyError as error:
+            if begun:
+                taken(error)
+            raise
         finally:
             events.close()
         if reader.end is None:
@@ -198,6 +202,7 @@ class CompletionsEngine:
     async def _rest(events: Events, reader: _TextReader) -> list[Piece]:
         """What follows the finish reason: usually the usage, which is not needed."""
         found: list[Piece] = []
+        events.hasten()
         with contextlib.suppress(EngineError):
             while batch := await events.read():
                 found += [piece for chunk in batch for piece in reader.read(chunk)]
@@ -293,7 +298,9 @@ class _TextReader:
         if why is not None:
             if why not in _ENDS:
                 raise EngineReplyError(
-                    f"the server stopped for the reason {why!r}", role=self._role
+                    f"the server stopped for the reason {why!r}",
+                    role=self._role,
+                    retryable=why in FAILURES,
                 )
             self.end = _ENDS[why]
         return self._pieces(text)

@@ -18,6 +18,7 @@ from urllib.parse import quote
 
 from .._errors import ContextLengthError, EngineError, EngineReplyError, EngineUnreachableError
 from .._types import Conversation, Delta, End, EngineInfo, Piece, Prompt, SegmentRequest
+from ._cards import card, short_name
 from ._completion import ChunkReader, Drafts, body
 from ._fingerprint import fingerprint, probe_text
 from ._llama_chat import render
@@ -103,34 +104,31 @@ class LlamaServerEngine:
 
         Raises:
             EngineUnreachableError: the server does not answer or does not finish loading.
-            EngineReplyError: it is no llama-server.
+            EngineReplyError: it is no llama-server, or has no such model.
             EngineError: the API key is wrong.
         """
         if self._info is None:
             await self._loaded()
             asked = self._extra.get("model")
             props = await self._wire.get(f"/props?model={quote(asked, '')}" if asked else "/props")
-            models = await self._wire.get("/v1/models")
+            found = card(await self._wire.get("/v1/models"), asked, self.url, self._role)
             try:
-                model = next(each for each in models["data"] if asked in (None, each["id"]))
-                meta = model.get("meta") or {}
-                name = str(model["id"])
+                name, meta = str(found["id"]), found.get("meta") or {}
+                spaced = meta.get("vocab_type") in _SPACED
                 context = int(props["default_generation_settings"]["n_ctx"])
                 total = int(props["total_slots"])
-            except (KeyError, StopIteration, TypeError, ValueError, AttributeError):
+            except (KeyError, TypeError, ValueError, AttributeError):
                 raise EngineReplyError(
-                    f"{self._wire.url} does not answer as a llama-server does"
-                    + (f", or has no model {asked}" if asked else ""),
+                    f"{self.url} does not answer as a llama-server does",
                     role=self._role,
                     hint="give the address of a llama-server, without a path",
                 ) from None
-            self._spaced = meta.get("vocab_type") in _SPACED
+            self._spaced = spaced
             vocabulary, drafts = await self._fingerprint(), await self._speculates()
             if self._info is None:  # unless a concurrent call was faster
                 self._slots = Slots(total)
-                name = name.replace("\\", "/").split("/")[-1] if name.endswith(".gguf") else name
                 self._info = EngineInfo(
-                    name,
+                    short_name(name),
                     context,
                     vocabulary,
                     slots=total,

@@ -18,16 +18,17 @@ from .._errors import ContextLengthError, EngineError, EngineReplyError, EngineU
 from .._types import Conversation, Delta, EngineInfo, Message, Prompt, SegmentRequest
 from ._cards import card, short_name
 from ._chat import as_json
+from ._events import Events
 from ._fingerprint import fingerprint, probe_text
 from ._id_stream import read_deltas
 from ._jinja import ChatTemplate
 from ._openai import IdReader, without_prompt
 from ._per_loop import PerLoop
 from ._pieces import RemotePieces, ids_of
-from ._scoring import data_of
+from ._scoring import UNKNOWN, Expected, check_fits, data_of, parse_sglang_scores
 from ._server_text import ServerText
-from ._sglang import NativeChunks, native_body, openai_body, openai_chunk
-from ._wire import Events, Wire, WireOptions
+from ._sglang import NativeChunks, native_body, openai_body, openai_chunk, score_body
+from ._wire import Wire, WireOptions
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -99,11 +100,7 @@ class SglangEngine:
             try:
                 self._model, context = str(found["id"]), int(found["max_model_len"])
             except (KeyError, TypeError, ValueError):
-                raise EngineReplyError(
-                    f"{self.url} does not answer as an SGLang server does",
-                    role=self._role,
-                    hint="give the address of an SGLang server, or use the kind 'completions'",
-                ) from None
+                raise self._stranger(found) from None
             ids = await self._met()
             self._native = not await self._returns_ids(ids[:1])
             facts = await self._facts()
@@ -118,6 +115,19 @@ class SglangEngine:
                 version=str(facts.get("version") or ""),
             )
         return self._info
+
+    def _stranger(self, found: dict[str, Any]) -> EngineReplyError:
+        if found.get("parent"):  # its card has no context
+            return EngineReplyError(
+                f"{found.get('id')} is a LoRA adapter, which this engine cannot ask SGLang for",
+                role=self._role,
+                hint="serve the adapter merged into its model",
+            )
+        return EngineReplyError(
+            f"{self.url} does not answer as an SGLang server does",
+            role=self._role,
+            hint="give the address of an SGLang server, or use the kind 'completions'",
+        )
 
     async def _met(self) -> tuple[int, ...]:
         """The ids of the text that every vocabulary is known by."""
@@ -188,7 +198,7 @@ class SglangEngine:
         except EngineReplyError as error:
             if not error.retryable:
                 error.hint = error.hint or (
-                    "if this SGLang is too old to render conversations, give the chat template "
+                    "if this SGLang cannot render conversations, give the chat template "
                     "(--template FILE)"
                 )
             raise
@@ -240,7 +250,7 @@ class SglangEngine:
         rid = secrets.token_hex(16)  # of one length: an abort takes all that begin with it
         try:
             events = await self._open(request, limit, rid, native=native)
-            chunk = NativeChunks().chunk if native else openai_chunk
+            chunk = NativeChunks(self._role).chunk if native else openai_chunk
             cut = limit < request.max_tokens
             async with aclosing(
                 read_deltas(events, reader, cut=cut, chunk=chunk, role=self._role)
@@ -277,6 +287,25 @@ class SglangEngine:
         # The answer is empty, which is no JSON; and where it fails the closed connection remains.
         with contextlib.suppress(EngineError, asyncio.TimeoutError):
             await asyncio.wait_for(self._wire.post("/abort_request", {"rid": rid}), _ABORT_S)
+
+    async def score(
+        self, ids: Sequence[int], start: int, session: str
+    ) -> AsyncGenerator[Expected, None]:
+        """All positions in one request; see `Scoring`. The prompt may come from the server's cache.
+
+        Raises:
+            ContextLengthError: the ids leave no room in the context.
+            EngineError: the server does not answer, or gives no log-probabilities of a prompt.
+        """
+        check_fits(ids, (await self.info()).context - _SPARE, self._role)
+        if not start and ids:
+            yield UNKNOWN
+        start = max(start, 1)
+        if start >= len(ids):
+            return
+        reply = await self._wire.post("/generate", score_body(ids, start), session)
+        for each in parse_sglang_scores(reply, len(ids), start):
+            yield each
 
     async def data(self, ids: Sequence[int]) -> tuple[bytes, ...]:
         """The bytes of each id of a text; a character's first tokens may have none of it.
