@@ -10,8 +10,8 @@ from pathlib import Path
 
 from relaygen import Relay
 from relaygen._types import Delta, SegmentRequest
-from relaygen.calibrate._folder import Folder, Settings
-from relaygen.calibrate._job import Job, style_of
+from relaygen.calibrate._folder import Folder, Settings, style_of
+from relaygen.calibrate._job import Job
 from relaygen.calibrate._traces import Question
 from relaygen.engines.scripted import ScriptedEngine, ScriptedTokenizer
 from relaygen.profiles import load

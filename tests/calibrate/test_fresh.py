@@ -21,7 +21,7 @@ from relaygen.calibrate._fresh import fresh
 from relaygen.calibrate._job import Job
 from relaygen.calibrate._predict import replay
 from relaygen.calibrate._records import read
-from relaygen.calibrate._traces import trace_seed
+from relaygen.calibrate._traces import Question, trace_seed
 from relaygen.engines.scripted import Failure
 from relaygen.profiles import load
 
@@ -344,3 +344,12 @@ def test_a_line_that_is_no_answer(tmp_path: Path, change: dict[str, Any]) -> Non
     path.write_text(json.dumps(one.to_json() | change) + "\n")
     with pytest.raises(UsageError, match=r"line 1"):
         known(path)
+
+
+def test_a_question_that_the_calibration_has_too_is_not_fresh(tmp_path: Path) -> None:
+    asked = (Question("a", "One ?"), Question("b", "Two ?"))
+    later = (Question("c", "One ?"), Question("d", "Three ?"))
+    one = job(tmp_path, (*asked, *later), n=2)
+    assert [each.id for each in fresh(one)] == ["d"]
+    with pytest.raises(UsageError, match="only 1 of the 4"):
+        replace(one, check_n=2).begin()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -18,7 +19,6 @@ from relaygen._files import write
 from relaygen._progress import Step
 from relaygen.calibrate import Scores, Trace
 from relaygen.calibrate._folder import FREE, Folder, Settings
-from relaygen.calibrate._job import rule
 from relaygen.calibrate._outcome import Calibration, CueResult, Held, Level, Point, Rule, Steered
 from relaygen.calibrate._records import read
 from relaygen.calibrate._traces import Question
@@ -174,8 +174,8 @@ def test_another_calibration_in_the_same_folder_is_refused(
 def test_what_does_not_touch_traces_may_change(done: Path) -> None:
     before = contents(done)
     changes: dict[str, Any] = {"rule": "paper", "min_effect": 0.1, "mine": False, "cues": ("box",)}
-    assert {*changes, "n", "runs"} == set(FREE)
-    other = job(done, **changes)
+    assert {*changes, "n", "runs", "policy"} == set(FREE)
+    other = job(done, **changes, policy="margin")
     other.begin()
     result = other.select()
     assert result.rule == "paper"
@@ -192,6 +192,15 @@ def test_fewer_questions_use_what_is_there(done: Path) -> None:
     few = job(done, n=5)
     assert len(few._scored()) == 5
     assert [trace.id for trace, _ in few._scored()] == [one.id for one in QUESTIONS[:5]]
+
+
+def test_a_selection_from_a_part_of_the_traces_says_so(done: Path, tmp_path: Path) -> None:
+    more = job(shutil.copytree(done, tmp_path / "copy"), n=14)
+    more.begin()
+    more.select()
+    assert load(more.out).provenance.notes[0].startswith("traces: 12 of 14 by scripted")
+    asyncio.run(everything(more, relay()))
+    assert load(more.out).provenance.notes[0].startswith("traces: 14 by scripted")
 
 
 def test_a_folder_with_traces_of_unknown_origin_is_refused(tmp_path: Path) -> None:
@@ -285,7 +294,7 @@ def test_imported_traces(tmp_path: Path) -> None:
     ],
 )
 def test_rules(text: str, made: Rule) -> None:
-    assert rule(text) == made
+    assert Rule.of(text) == made
 
 
 @pytest.mark.parametrize(
@@ -303,7 +312,7 @@ def test_rules(text: str, made: Rule) -> None:
 )
 def test_bad_rules(tmp_path: Path, text: str) -> None:
     with pytest.raises(UsageError):
-        rule(text)
+        Rule.of(text)
     with pytest.raises(UsageError):
         job(tmp_path, rule=text)
 

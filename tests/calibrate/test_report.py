@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import replace
-from itertools import pairwise
+from itertools import combinations, pairwise, product
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from relaygen._page import grouped, percent, probability, signed
@@ -16,7 +16,7 @@ from relaygen.calibrate import Firing, Scores, Sentence, Trace, sentences
 from relaygen.calibrate._check import Check, LevelCheck, Speed
 from relaygen.calibrate._effects import Observed
 from relaygen.calibrate._examples import delegations, examples, shade, visible
-from relaygen.calibrate._figures import MOST_ROWS, ROW, compared, curve, forest, ticks
+from relaygen.calibrate._figures import MOST_ROWS, ROW, WIDTH, compared, curve, forest, ticks
 from relaygen.calibrate._outcome import Calibration, CueResult, Level, Point, Steered
 from relaygen.calibrate._report import Subject, comparison, reason, render
 from relaygen.calibrate._select import calibrate
@@ -181,8 +181,8 @@ def test_both_policies_of_a_level_stand_side_by_side(subject: Subject) -> None:
     page = render(replace(subject, calibration=result))
     text = read(page.partition('<table class="levels">')[2].partition("</table>")[0])
     assert text.partition("cues ")[2] == (
-        "careful relay 81.0 % 20.5 0.91 88.5 % Thus "
-        "fast relay unproven 62.0 % misses 70 % 40.5 0.87 83.0 % Thus So "
+        "careful relay ● 81.0 % 20.5 0.91 88.5 % Thus "
+        "fast relay ● unproven 62.0 % misses 70 % 40.5 0.87 83.0 % Thus So "
         "margin unproven 70.1 % 31.5 0.93 94.2 % 0.80, 0.30 "
         "margin 66.1 % 12.5 0.94 – 1.01, 0.00 those of careful"
     )
@@ -238,11 +238,41 @@ def test_the_curve_is_drawn_to_scale() -> None:
     assert y1 == made.overall
     marks = {mark.level.name: mark for mark in made.marks}
     assert (marks["careful"].x, marks["careful"].y) == (x3, y3)
-    assert abs(marks["careful"].label_y - marks["balanced"].label_y) >= 16
+    sides = {(mark.right, mark.label_y) for mark in made.marks}
+    assert len(sides) == 2
     assert curve(points[:1], levels, 0.7) is None
     assert curve([Point(0.5, NAN, ()), *points[:1]], levels, 0.7) is None
     assert curve(points[:2], (), NAN) is None
     assert curve(points[:2], (), 0.7) is not None
+
+
+near = st.tuples(st.floats(0.4, 1.0), st.floats(0.7, 0.95))
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(near, min_size=2, max_size=12), st.lists(near, min_size=3, max_size=3))
+def test_names_of_levels_cover_no_other_level(
+    line: list[tuple[float, float]], placed: list[tuple[float, float]]
+) -> None:
+    points = [Point(*place, ("a",)) for place in line]
+    names = ("careful", "balanced", "fast")
+    levels = [
+        Level(name, ("a",), utilization, 1.0, margin, False)
+        for name, (utilization, margin) in zip(names, placed, strict=True)
+    ]
+    made = curve(points, levels, 0.8)
+    assert made is not None
+    boxes = []
+    for mark in made.marks:
+        wide = 7.5 * len(f"{mark.level.name}, 100 %")
+        left = mark.x + 10 if mark.right else mark.x - 10 - wide
+        boxes.append((left, mark.label_y - 11, left + wide, mark.label_y + 3))
+        assert 0 < mark.label_y - 11 < mark.label_y + 3 < made.bottom
+        assert 0 < left < left + wide < WIDTH
+    for one, two in combinations(boxes, 2):
+        assert not (one[0] < two[2] and two[0] < one[2] and one[1] < two[3] and two[1] < one[3])
+    for box, mark in product(boxes, made.marks):
+        assert not (box[0] < mark.x < box[2] and box[1] < mark.y < box[3])
 
 
 @given(st.floats(-5, 5), st.floats(1e-6, 5))

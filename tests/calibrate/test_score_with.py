@@ -67,6 +67,7 @@ def test_it_scores_and_no_engine_does(stage: Stage, monkeypatch: pytest.MonkeyPa
     }
     profile = load("pair.toml")
     assert profile.provenance.scorer.endswith("(transformers)")
+    assert stage.roles == [{"large"}]
     # The step alone opens no engine, not even to ask who it is.
     opened = len(stage.engines)
     Path("calibration-pair/scores.jsonl").unlink()

@@ -117,6 +117,17 @@ async def test_runs_have_seeds_of_their_own_and_one_fold(tmp_path: Path) -> None
     assert {fold_of(seed, "q") for seed in range(20)} == {0, 1}
 
 
+async def test_ids_that_runs_would_share_are_refused(tmp_path: Path) -> None:
+    made = relay()
+    made.profile = replace(made.profile, sampling=Sampling(temperature=0.6))
+    asked = [Question("a", "One ?"), Question("a#1", "Two ?")]
+    path = tmp_path / "t.jsonl"
+    with pytest.raises(UsageError, match="number of a run"):
+        await write_traces(made, asked, path, seed=3, runs=2)
+    assert not path.exists()
+    assert len(await write_traces(made, asked, path, seed=3)) == 2
+
+
 async def test_budgets_and_inserted_ends(tmp_path: Path) -> None:
     cut = await write_traces(
         relay(), QUESTIONS[:1], tmp_path / "c.jsonl", seed=1, limits=Limits(max_tokens=3)
@@ -223,3 +234,16 @@ async def test_unusable_lines_of_other_tools(
     source.write_text(json.dumps(row))
     with pytest.raises(UsageError, match=f"line 1.*{says}"):
         await import_traces(relay(), source, tmp_path / "t.jsonl", seed=3)
+
+
+async def test_ids_of_other_tools(tmp_path: Path) -> None:
+    source, path = tmp_path / "o.jsonl", tmp_path / "t.jsonl"
+    rows = [{"question": "a", "text": f"So {n}.", "id": None} for n in range(2)]
+    source.write_text("\n".join(map(json.dumps, rows)))
+    found = await import_traces(relay(), source, path, seed=3)
+    assert [each.text for each in found] == ["So 0.", "So 1."]
+    # The second of two with one id would be lost without a word.
+    rows = [{"question": "a", "text": f"So {n}.", "id": "a"} for n in range(2)]
+    source.write_text("\n".join(map(json.dumps, rows)))
+    with pytest.raises(UsageError, match="line 2: the id 'a' is there twice"):
+        await import_traces(relay(), source, tmp_path / "other.jsonl", seed=3)

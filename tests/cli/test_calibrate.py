@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -17,7 +18,8 @@ from rich.console import Console
 from relaygen._progress import Step
 from relaygen.cli import _steps, main
 from relaygen.cli._steps import PlainSteps, left_text
-from relaygen.profiles import load
+from relaygen.policies import MarginPolicy
+from relaygen.profiles import load, make_policy
 from tests.calibrate.commanding import Stage
 
 from .playing import environment
@@ -77,6 +79,70 @@ def test_steps_alone(stage: Stage, tmp_path: Path) -> None:
         assert (work / file).exists()
     assert len(stage.asked) == 2  # the last two need no engine
     assert (tmp_path / "pair.toml").exists()
+
+
+@pytest.mark.parametrize(
+    ("args", "roles"),
+    [
+        ((), {"large", "small"}),
+        (("--step", "traces"), {"large"}),
+        (("--scorer", "large"), {"large"}),
+        (("--scorer", "large", "--n", "8", "--check", "2"), {"large", "small"}),
+    ],
+)
+def test_only_models_that_are_asked_are_opened(
+    stage: Stage, args: tuple[str, ...], roles: set[str]
+) -> None:
+    result = call(*ASK, *args)
+    assert result.exit_code == 0, result.output
+    assert stage.roles[0] == roles
+
+
+def test_a_file_whose_name_is_no_text(stage: Stage, tmp_path: Path) -> None:
+    name = os.fsdecode(b"caf\xe9.jsonl")
+    (tmp_path / name).write_bytes((tmp_path / "q.jsonl").read_bytes())
+    ask = ("--data", name, "--large", f"{name}.gguf", "--n", "4")
+    result = call(*ask, "--out", "pair.toml")
+    assert result.exit_code == 0, result.output
+    assert "caf?.jsonl, 4 of 12" in load("pair.toml").provenance.questions
+    assert "no valid UTF-8" in call(*ask, "--out", f"{name}.toml").stderr
+
+
+def test_to_score_opens_the_scorer_alone(stage: Stage) -> None:
+    assert call(*ASK, "--step", "traces").exit_code == 0
+    assert call(*ASK, "--step", "score").exit_code == 0
+    assert stage.roles == [{"large"}, {"small"}]
+
+
+def test_levels_of_the_margin_policy(stage: Stage) -> None:
+    assert call(*ASK).exit_code == 0
+    relay = Path("pair.toml").read_bytes()
+    assert Path("calibration-pair/report.html").read_text("utf-8").count('class="used"') == 3
+    result = call(*ASK, "--policy", "margin", "--step", "select")
+    assert result.exit_code == 0, result.output
+    profile = load("pair.toml")
+    told = json.loads(Path("calibration-pair/calibration.json").read_text())
+    for level in told["levels"]:
+        at = profile.at(level["name"])
+        policy = make_policy("relay", at)
+        assert isinstance(policy, MarginPolicy)
+        best = level["best"]
+        assert (at.cues, policy.stay, policy.leave) == (
+            *(tuple(best["cues"]), best["stay"], best["leave"]),
+        )
+        assert f"margin:{best['stay']:.2f}:{best['leave']:.2f}" in result.stdout
+    assert isinstance(make_policy("relay", profile), MarginPolicy)  # and where no level is named
+    assert call(*ASK, "--policy", "margin", "--step", "report").exit_code == 0
+    html = Path("calibration-pair/report.html").read_text("utf-8")
+    rows = [row for row in html.split("<tr>") if 'class="used"' in row]
+    assert len(rows) == 3
+    assert all('<td class="left">margin' in row for row in rows)
+    assert '<td class="left">margin' in html
+    assert f"<b>{100 * told['levels'][0]['best']['utilization']:.0f} %</b>" in html
+    # What is there is used again, both ways.
+    assert call(*ASK).exit_code == 0
+    assert Path("pair.toml").read_bytes() == relay
+    assert call(*ASK, "--policy", "one-shot").exit_code == 2
 
 
 def test_what_is_asked_reaches_the_calibration(stage: Stage, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from relaygen.calibrate._answers import Answer
 from relaygen.calibrate._check import Check, LevelCheck, Speed
 from relaygen.calibrate._records import read
 from relaygen.cli import main
-from relaygen.cli._checked import show_check
+from relaygen.cli._check_table import show_check
 from relaygen.costs import Costs
 from tests.calibrate.commanding import Stage
 

@@ -19,6 +19,7 @@ from relaygen._files import lines, lock
 from relaygen.cli import main
 from relaygen.cli._extras import require
 from relaygen.engines.scripted import Failure
+from relaygen.models import EMBEDDED_SMALL
 from relaygen.profiles import load
 from tests.evaluate.commanding import Stage
 
@@ -88,10 +89,116 @@ def test_steps_alone(stage: Stage, tmp_path: Path) -> None:
 
 def test_a_report_of_what_is_there_says_that_it_is_partial(stage: Stage) -> None:
     call(*ASK, "--arms", "large", "--n", "2", "--step", "run")
-    result = call(*ASK, "--arms", "large,relay", "--step", "report")
+    result = call("--out", "out", "--arms", "large,relay", "--step", "report")
     assert result.exit_code == 0
-    assert "2 of 5" in row(result, "large", "2", "of")
-    assert "not complete: 8 answers are missing" in result.stdout
+    assert "2 of 2" in row(result, "large", "2", "2", "of")
+    assert "0 of 2" in row(result, "relay", "0", "of")
+    assert "not complete: 2 answers are missing" in result.stdout
+
+
+REPORT = ("--out", "out", "--step", "report")
+
+
+def test_a_report_needs_no_other_flag_and_no_data(stage: Stage) -> None:
+    more = ("--seed", "3", "--max-tokens", "99", "--large", "l.gguf", "--temperature", "0.5")
+    whole = call(*ASK, "--arms", "large,relay", "--n", "3", "--runs", "2", *more)
+    assert whole.exit_code == 0, whole.output
+    kept = {path: path.read_bytes() for path in Path("out").rglob("*") if path.is_file()}
+    Path("q.jsonl").unlink()
+    again = call(*REPORT)
+    assert (again.exit_code, again.stdout) == (0, whole.stdout)
+    assert kept == {path: path.read_bytes() for path in kept}
+    # All of the run may be said again.
+    same = call(*ASK, "--step", "report", "--n", "3", "--runs", "2", *more, "--ctx", "4096")
+    assert (same.exit_code, same.stdout) == (0, whole.stdout)
+    assert call(*REPORT, "--profile", "embedded", "--small", EMBEDDED_SMALL.name).exit_code == 0
+    assert len(stage.asked) == 1
+
+
+def test_a_report_of_less_than_was_asked(stage: Stage) -> None:
+    assert call(*ASK, "--arms", "large,small", "--n", "4").exit_code == 0
+    settings = Path("out/settings.json").read_bytes()
+    fewer = call(*REPORT, "--n", "2", "--arms", "small")
+    assert row(fewer, "small", "2")
+    assert not [line for line in fewer.stdout.splitlines() if line.startswith("large")]
+    assert Path("out/settings.json").read_bytes() == settings
+    assert row(call(*REPORT), "large", "4")
+    more = call(*REPORT, "--n", "5")
+    assert more.exit_code == 2
+    assert "--n 5: only 4 questions were asked in out" in more.stderr
+    # The last run counts, though the folder has more.
+    assert call(*ASK, "--arms", "large", "--n", "1").exit_code == 0
+    assert row(call(*REPORT), "large", "1")
+    assert row(call(*REPORT, "--n", "4", "--arms", "large,small"), "small", "4")
+    lines = Path("q.jsonl").read_text().splitlines()
+    Path("q.jsonl").write_text("\n".join(lines[:3]))
+    assert call(*ASK, "--arms", "large").exit_code == 0
+    assert row(call(*REPORT), "large", "3")
+
+
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        (("--data", "other.jsonl"), "another data"),
+        (("--preset", "gsm8k"), "another preset"),
+        (("--seed", "4"), "another seed"),
+        (("--level", "fast"), "another level"),
+        (("--max-tokens", "7"), "another max-tokens"),
+        (("--temperature", "0.7"), "another temperature"),
+        (("--large", "l.gguf"), "another large"),
+        (("--small", "http://127.0.0.1:1"), "another small"),
+        (("--ctx", "512"), "another ctx"),
+        (("--profile", "qwen3-32b+1.7b"), "another profile"),
+        (("--arms", "larg"), "there is no arm 'larg'"),
+    ],
+)
+def test_a_report_refuses_what_contradicts_its_folder(
+    stage: Stage, args: tuple[str, ...], says: str
+) -> None:
+    assert call(*ASK, "--arms", "large", "--n", "1", "--step", "run").exit_code == 0
+    result = call(*REPORT, *args)
+    assert result.exit_code == 2
+    assert says in result.stderr.splitlines()[0]
+    assert not Path("out/report.html").exists()
+
+
+def test_a_report_of_nothing_is_refused(stage: Stage) -> None:
+    result = call(*REPORT)
+    assert result.exit_code == 2
+    assert "there is no evaluation in out" in result.stderr
+    assert not Path("out").exists()
+    call(*ASK, "--arms", "large", "--n", "1", "--step", "run")
+    items = Path("out/items.jsonl").read_text()
+    Path("out/items.jsonl").write_text('{"id": 1}\n')
+    assert "items.jsonl, line 1: this is no item" in call(*REPORT).stderr
+    Path("out/items.jsonl").unlink()
+    assert "there are no questions in out/items.jsonl" in call(*REPORT).stderr
+    Path("out/items.jsonl").write_text(items)
+    Path("out/results.jsonl").unlink()  # a run that was stopped before its first answer
+    assert "not complete: 1 answer is missing" in call(*REPORT).stdout
+    for broken in ('{"seed": "x"}', "[]", "nonsense"):
+        Path("out/settings.json").write_text(broken)
+        for ask in (REPORT, ASK):
+            result = call(*ask)
+            assert result.exit_code == 2
+            assert "settings.json is not what relaygen eval writes" in result.stderr
+
+
+def test_a_file_whose_name_is_no_text(stage: Stage, tmp_path: Path) -> None:
+    name = os.fsdecode(b"caf\xe9.jsonl")
+    (tmp_path / name).write_bytes((tmp_path / "q.jsonl").read_bytes())
+    ask = ("--data", name, "--out", "out", "--arms", "large", "--n", "1")
+    for more in ((), (), ("--step", "report")):
+        result = call(*ask, *more)
+        assert result.exit_code == 0, result.output
+    assert "caf?.jsonl, 1 questions" in Path("out/report.md").read_text("utf-8")
+
+
+def test_only_models_that_are_asked_are_opened(stage: Stage) -> None:
+    assert call(*ASK, "--arms", "large,no-wait,large+ngram", "--n", "1").exit_code == 0
+    assert stage.roles == [{"large"}, {"large"}]
+    assert call(*ASK, "--arms", "large,relay+ngram,small", "--n", "1").exit_code == 0
+    assert stage.roles[2:] == [{"large", "small"}, {"large", "small"}]
 
 
 def test_what_is_asked_reaches_the_engines(stage: Stage, tmp_path: Path) -> None:
@@ -163,6 +270,7 @@ def test_other_settings_in_the_same_folder_are_refused(stage: Stage) -> None:
         ((*ASK, "--profile", "nope"), "no profile 'nope'"),
         ((*ASK, "--preset", "nope"), "nope"),
         ((*ASK, "--concurrency", "0"), "--concurrency"),
+        ((*ASK, "--n", "6"), "6 questions are asked for, and q.jsonl holds only 5"),
     ],
 )
 def test_what_makes_no_sense_is_refused(stage: Stage, args: tuple[str, ...], says: str) -> None:
@@ -185,7 +293,8 @@ def test_meanings_need_their_extra(
     stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("relaygen.cli._extras.find_spec", lambda name: None)
-    monkeypatch.setattr("relaygen.cli.eval.require", _only_embeddings)
+    for place in ("eval", "_eval_options"):
+        monkeypatch.setattr(f"relaygen.cli.{place}.require", _only_embeddings)
     result = call(*ASK, "--embeddings", "some/model")
     assert result.exit_code == 3
     assert "pip install 'relaygen[embeddings]'" in result.stderr

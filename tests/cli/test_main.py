@@ -135,6 +135,24 @@ def test_a_closed_pipe_is_quiet(lines: int) -> None:
         assert process.wait(30) == 141
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("plan", "--large-ms", "40", "--small-ms", "8", "--utilization", "0.7"),
+        ("models", "list"),
+        ("profile", "list"),
+        ("profile", "show", "embedded"),
+    ],
+)
+def test_a_closed_pipe_under_a_table_is_quiet(arguments: tuple[str, ...]) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    with os.fdopen(write, "wb") as closed:
+        command = [sys.executable, "-m", "relaygen", *arguments]
+        done = subprocess.run(command, stdout=closed, stderr=subprocess.PIPE, check=False)
+    assert (done.returncode, done.stderr) == (141, b"")
+
+
 def test_streams_that_are_closed_from_the_start() -> None:
     code = "import os, sys; [os.close(n) for n in (0, 1)]; os.execv(sys.executable, sys.argv[1:])"
     command = [sys.executable, "-m", "relaygen"]
@@ -174,7 +192,42 @@ def test_a_command_whose_own_import_fails_is_not_called_absent(
 def test_an_unknown_command_is_a_usage_error() -> None:
     result = CliRunner().invoke(cli.main, ["nonsense"])
     assert result.exit_code == 2
-    assert "No such command 'nonsense'" in result.stderr
+    assert result.stderr.startswith("error: no such command 'nonsense'")
+
+
+@pytest.mark.parametrize(
+    ("args", "said", "where"),
+    [
+        (["--nope"], "error: no such option '--nope'", "relaygen"),
+        (["run", "--polic", "large", "q"], "'--policy'", "relaygen run"),
+        (
+            ["run", "--max-tokens", "0", "q"],
+            "error: invalid value for '--max-tokens'",
+            "relaygen run",
+        ),
+        (["run", "--seed"], "requires an argument", "relaygen run"),
+        (["engines"], "error: missing option '--pair'", "relaygen engines"),
+        (["models", "pull", "x"], "is not one of", "relaygen models pull"),
+        (["profile", "nope"], "error: no such command 'nope'", "relaygen profile"),
+        (["plan", "--trace", "no\nfile"], "does not exist", "relaygen plan"),
+    ],
+)
+def test_what_click_refuses_is_told_as_our_own_errors(
+    args: list[str], said: str, where: str
+) -> None:
+    result = CliRunner().invoke(cli.main, args, prog_name="relaygen")
+    error, hint = result.stderr.splitlines()
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert error.startswith("error: ")
+    assert said in error
+    assert hint == f"hint: {where} --help says what there is"
+
+
+@pytest.mark.parametrize("args", [[], ["models"], ["profile"]])
+def test_a_group_alone_shows_its_help(args: list[str]) -> None:
+    result = CliRunner().invoke(cli.main, args, prog_name="relaygen")
+    assert result.output.startswith(f"Usage: {' '.join(['relaygen', *args])} ")
+    assert "error:" not in result.output
 
 
 def test_help_lists_commands_and_statuses() -> None:

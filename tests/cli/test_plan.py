@@ -149,6 +149,13 @@ def test_every_option_reaches_the_model() -> None:
     assert hidden["terms"]["catch-up"] == 0.0
 
 
+def test_what_drafts_is_named_where_something_does() -> None:
+    plain, drafting = call(*PAIR).stdout, call(*PAIR, "--large-spec-speedup", "1.5").stdout
+    assert "drafting" not in plain
+    assert "reading along" not in plain
+    assert "large model's drafting" in drafting
+
+
 def test_the_verdict_is_the_last_line() -> None:
     def verdict(*args: str) -> str:
         return call(*args).stdout.splitlines()[-1]
@@ -308,6 +315,7 @@ def test_physics_by_batch(folder: Path) -> None:
         (("--costs", "odd.json", "--utilization", "0.7"), "does not tell what a token"),
         (("--costs", "list.json"), "no JSON objects"),
         (("--costs", "text.txt"), "text.txt, line 1: this is not JSON"),
+        (("--costs", "latin.txt"), "cannot read latin.txt: it is not UTF-8"),
         (("--trace", "broken.json"), "not readable"),
         (("--trace", "empty.json"), "no token of either model"),
         (("--costs", "half.json", "--utilization", "0.7", "--handoffs", "9"), "not measured at"),
@@ -318,6 +326,7 @@ def test_what_it_refuses(folder: Path, args: tuple[str, ...], said: str) -> None
     Path("odd.json").write_text('{"segments": []}')
     Path("list.json").write_text("[1]")
     Path("text.txt").write_text("So\n")
+    Path("latin.txt").write_bytes(b"\xe9")
     Path("broken.json").write_text('{"usage": {"large": 3}}')
     Path("empty.json").write_text('{"segments": []}')
     Path("half.json").write_text(json.dumps({**physics(), "catch_up": []}))

@@ -348,7 +348,7 @@ def test_colours_by_writer_each_piece_on_its_own() -> None:
     screen = Screen(out=out, err=Terminal())
     for role in ("large", "small", "large"):
         screen.show(Text("[b]x[/b]", role, "answer"))
-    large, small = "38;5;32", "3;38;5;166"
+    large, small = "38;5;98", "3;38;5;30"
     assert codes(out.getvalue()) == [large, "0", small, "0", large, "0"]
     assert ESCAPES.sub("", out.getvalue()) == "[b]x[/b]" * 3
 
@@ -507,8 +507,8 @@ def test_a_real_terminal_of_40_columns() -> None:
     started = child("run", *TAGS, "?", script=THINKING, columns=40)
     assert started.end() == 0
     text = started.text
-    assert "\x1b[38;5;32m" in text
-    assert "\x1b[3;38;5;166m" in text
+    assert "\x1b[38;5;98m" in text
+    assert "\x1b[3;38;5;30m" in text
     shown = ESCAPES.sub("", text)
     before, _, after = shown.partition("So be it.\n\n")
     assert before.endswith("Done.\n\nThe sum is three. ")

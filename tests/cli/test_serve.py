@@ -206,23 +206,18 @@ def test_traces_are_asked_for_by_opentelemetrys_own_variable(started: Started) -
 def test_without_the_extra_traces_are_an_error_only_where_the_flag_asks(
     started: Started, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made: list[Settings] = []
-
-    def make_app(relay: Relay, settings: Settings, *, policy: str) -> object:
-        made.append(settings)
-        if settings.traces_url:
-            raise MissingExtraError("opentelemetry", extra="otel")
-        return object()
-
-    monkeypatch.setattr(_app, "make_app", make_app)
+    monkeypatch.setitem(sys.modules, "opentelemetry.sdk.trace.export", None)
+    monkeypatch.setattr(_options, "open_relay", lambda *pair: pytest.fail("it was opened"))
     result = call("--otlp-endpoint", "http://otel:4318")
     assert result.exit_code == 3
     assert "hint: install it with: pip install 'relaygen[otel]'" in result.stderr
-    result = call(env={"OTEL_EXPORTER_OTLP_ENDPOINT": "http://otel:4318"})
+    assert "serving" not in result.stderr
+    result = call(*URLS, env={"OTEL_EXPORTER_OTLP_ENDPOINT": "http://otel:4318"})
     assert result.exit_code == 0
+    assert "serving" in result.stderr
     assert "warning: no traces, which the environment asks for: opentelemetry" in result.stderr
     assert "pip install 'relaygen[otel]'" in result.stderr
-    assert [settings.traces_url != "" for settings in made] == [True, True, False]
+    assert started.settings.traces_url == ""
 
 
 def test_keys_come_from_the_environment(started: Started) -> None:

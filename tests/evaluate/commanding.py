@@ -7,13 +7,16 @@ so long per token.
 from __future__ import annotations
 
 import sys
+from collections.abc import Collection
 from typing import Any
 
 import pytest
 
 from relaygen import Relay
 from relaygen._profile import Profile
+from relaygen._types import ROLES, Role
 from relaygen.cli import _options, main
+from relaygen.cli._absent import Absent
 from relaygen.cli._options import PairOptions
 from relaygen.policies import Policy
 
@@ -25,19 +28,25 @@ class Stage:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, ms: float = 0.0, **small: Any) -> None:
         self.asked: list[PairOptions] = []
+        self.roles: list[set[Role]] = []
         self.engines: list[Answerer] = []
         self.small: dict[str, Any] = small
         self._ms = ms
         monkeypatch.setattr(_options, "open_relay", self.open_relay)
 
-    def open_relay(self, pair: PairOptions, profile: Profile, policy: Policy) -> Relay:
+    def open_relay(
+        self, pair: PairOptions, profile: Profile, policy: Policy, roles: Collection[Role] = ROLES
+    ) -> Relay:
         self.asked.append(pair)
+        self.roles.append(set(roles))
         thinks = profile.thinking == "tags"
         self.engines += [
             Answerer("Anna", thinks=thinks, ms=self._ms),
             Answerer("Ben", wrong=small_is_wrong, thinks=thinks, ms=self._ms, **self.small),
         ]
-        return Relay(*self.engines[-2:], profile=profile, policy=policy)
+        own = dict(zip(ROLES, self.engines[-2:], strict=True))
+        used = [own[role] if role in roles else Absent(role) for role in ROLES]
+        return Relay(*used, profile=profile, policy=policy)
 
 
 if __name__ == "__main__":

@@ -238,6 +238,33 @@ def test_a_pinned_share_stays(tmp_path: Path) -> None:
     assert more.settings.shares == before
 
 
+def test_a_kept_share_that_is_no_longer_relays_is_told(tmp_path: Path) -> None:
+    first = evaluation(tmp_path, "relay,random", n=1)
+    run(first)
+    # As if relay had delegated less in its first answers.
+    first.folder.update(replace(first.settings, shares={"random": 0.2}))
+    more = evaluation(tmp_path, "relay,random", n=2)
+    steps: list[Step] = []
+    run(more, steps=steps)
+    relay, _ = more.summary().arms
+    assert more.settings.shares == {"random": 0.2}
+    assert [step.note for step in steps if step.note] == [
+        "random keeps its share of 20.0%, at which it began; "
+        f"relay delegates {relay.small_share:.1%} by now"
+    ]
+
+
+def test_a_share_that_no_answer_has_is_measured_again(tmp_path: Path) -> None:
+    run(evaluation(tmp_path, "relay", n=2))
+    stopped = evaluation(tmp_path, "relay,random", n=2)
+    stopped.claim()
+    stopped.folder.update(replace(stopped.settings, shares={"random": 0.9}))
+    run(evaluation(tmp_path, "relay,random", n=4))
+    settings = json.loads(stopped.folder.settings.read_text())
+    (relay,) = evaluation(tmp_path, "relay", n=4).summary().arms
+    assert settings["shares"] == {"random": round(relay.small_share or 0.0, 4)}
+
+
 @pytest.mark.parametrize(
     ("change", "says"),
     [
@@ -267,7 +294,13 @@ def test_another_configuration_is_refused(
 def test_what_may_change_is_all_that_may_change(tmp_path: Path) -> None:
     one = evaluation(tmp_path, "large", n=1)
     one.claim()
-    free = {"n": 7, "runs": 2, "arms": ("small",), "engines": {"large": {}}, "shares": {"x": 0.1}}
+    free = {
+        "n": 7,
+        "runs": 2,
+        "arms": ("small",),
+        "engines": {"large": {}},
+        "shares": {"x": 0.1},
+    }
     assert set(free) == set(FREE)
     one.folder.claim(replace(one.settings, **free), one.items)  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="another seed"):

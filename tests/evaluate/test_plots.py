@@ -15,7 +15,7 @@ from relaygen._jsonable import usage_dict
 from relaygen._results import ModelUsage, Usage
 from relaygen.costs import Costs
 from relaygen.evaluate._arms import parse_arms
-from relaygen.evaluate._drawing import CARD, TEXT, Plot, label
+from relaygen.evaluate._drawing import ACCENT, AMBER, CARD, PLAIN, TEXT, Plot, label
 from relaygen.evaluate._plots import (
     answer_stage,
     latency,
@@ -172,6 +172,8 @@ def test_runs_that_differ_are_grey_and_missing_ones_blank() -> None:
     plot = outcomes(by_arm(results))
     assert "grey where its runs differ" in plot.told
     assert {"0.5 of 1", "1 of 2"} <= set(words(plot))
+    bars = re.findall(r"fill: (#\w+)", plot.svg)
+    assert [bars.count(color) for color in (ACCENT, AMBER, PLAIN)] == [1, 1, 1]
 
 
 def test_the_answer_stage() -> None:

@@ -194,6 +194,10 @@ def test_only_the_first(tmp_path: Path) -> None:
         load_items(source)
     with pytest.raises(UsageError, match="n must be"):
         load_items(source, n=0)
+    whole = written(tmp_path, {"question": "0"}, {"question": "1"})
+    assert len(load_items(whole, n=2)) == 2
+    with pytest.raises(UsageError, match=r"3 questions are asked for, and .* holds only 2"):
+        load_items(whole, n=3)
 
 
 def test_names_of_presets_may_be_written_in_other_ways(tmp_path: Path) -> None:

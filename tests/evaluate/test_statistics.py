@@ -30,6 +30,14 @@ def test_equal_answers_prove_nothing_after_a_handful() -> None:
     assert widths[2] < 0.02
 
 
+def test_149_equal_answers_exclude_two_points() -> None:
+    # The sum of as many draws of a won and a lost question as there are questions, of which three
+    # is the 97.5th percentile: docs/report.md says 3 / (n + 2).
+    assert mean_interval([0.0] * 148) == pytest.approx((-3 / 150, 3 / 150))
+    assert mean_interval([0.0] * 149)[0] > -0.02
+    assert mean_interval([0.0] * 100) == pytest.approx((-3 / 102, 3 / 102))
+
+
 def test_the_interval_is_near_the_textbooks() -> None:
     # 100 pairs, 10 won, 20 lost. Bonett and Price: (10 - 20)/102 and
     # 1.96 sqrt((11 + 21 - (11 - 21)^2 / 102) / 102^2).

@@ -83,6 +83,17 @@ def test_questions_have_their_answers_in_the_order_of_the_arms() -> None:
     assert second.answers[0].shown == len("4")
 
 
+def test_runs_of_an_arm_stand_together() -> None:
+    results = [
+        result(0, arm, arm == "large", run=run) for run in (1, 0) for arm in ("small", "large")
+    ]
+    (one,) = views(items(1), results, ["large", "small"])
+    assert [(each.result.arm, each.result.run) for each in one.answers] == [
+        *(("large", 0), ("large", 1), ("small", 0), ("small", 1))
+    ]
+    assert one.states == ("1", "0")
+
+
 def test_arms_that_nobody_graded_differ_by_their_results() -> None:
     results = [
         result(0, arm, None, extracted=said) for arm, said in (("large", "4"), ("small", "5"))

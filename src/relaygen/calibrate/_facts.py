@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def models(job: Job) -> tuple[str, str]:
     """Names for the reader: as the user gave them, where that is no address."""
-    engines = job.engines()
+    engines = job.folder.engines()
     names = []
     for role, named in (("large", job.settings.large), ("small", job.settings.small)):
         model = engines.get(role, {}).get("model") or named
@@ -31,7 +31,7 @@ def facts(
     job: Job, result: Calibration, pairs: Sequence[tuple[Trace, Scores]]
 ) -> list[tuple[str, str]]:
     """How it was made: label and value."""
-    settings, engines = job.settings, job.engines()
+    settings, engines = job.settings, job.folder.engines()
     tokens = sum(len(trace.ids) for trace, _ in pairs)
     cut = sum(trace.finish == "length" for trace, _ in pairs)
 
@@ -39,7 +39,9 @@ def facts(
         kind = engines.get(role, {}).get("kind", "")
         return f"{model} ({kind})" if kind else model
 
-    traces = f"{len(pairs)} by {served('large', pairs[0][0].model)}, {tokens} tokens"
+    wanted = settings.runs * len(job.asked) if job.imported is None else len(pairs)
+    number = f"{len(pairs)} of {wanted}" if len(pairs) < wanted else f"{len(pairs)}"
+    traces = f"{number} by {served('large', pairs[0][0].model)}, {tokens} tokens"
     if cut:
         traces += f", {cut} of them cut at {settings.max_tokens} tokens"
     if job.imported is not None:

@@ -6,15 +6,20 @@ Lengths are units of the SVG's view box, which are pixels at full width.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING
+
+from .._page import percent
 
 if TYPE_CHECKING:
     from ._check import LevelCheck
     from ._outcome import CueResult, Level, Point
 
 _Scale = Callable[[float], float]
+_Place = tuple[float, float]
+_Box = tuple[float, float, float, float]
 
 WIDTH = 860.0
 ROW = 24.0
@@ -24,6 +29,9 @@ _FOREST = (176.0, 730.0)  # left and right edge of the forest plot's axis
 _CURVE = (64.0, 830.0)
 _COMPARED, _TALL = (176.0, 730.0), 40.0
 _CURVE_HEIGHT = 340.0
+_LETTER, _NAME_TALL, _GAP, _RADIUS = 8.0, 17.0, 10.0, 8.0  # of a level's name, and of its dot
+_NEAR = 5.0  # between places on a line
+_ALL_TOKENS = 70.0  # how wide the words at the dashed line are
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +67,7 @@ class Forest:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A level on the curve, and where its name ends (to the left) or begins (`right`)."""
+    """A level on the curve; its name is on the `right` of the dot or on the left, at `label_y`."""
 
     level: Level
     x: float
@@ -172,23 +180,70 @@ def curve(points: Sequence[Point], levels: Sequence[Level], overall: float) -> C
         bottom,
         path,
         dots,
-        _marks(marked, across, up),
+        _marks(marked, [(x, y) for x, y, _ in dots], across, up, up(overall)),
         tuple(Tick(across(value), f"{100 * value:.0f} %") for value in x_values if value <= 1.0),
         tuple(Tick(up(value), f"{value:.{digits}f}") for value in y_values),
         up(overall),
     )
 
 
-def _marks(levels: Sequence[Level], across: _Scale, up: _Scale) -> tuple[Mark, ...]:
-    """Levels and their names: above and to the left, where the line seldom is; none on another."""
+def _marks(
+    levels: Sequence[Level], line: Sequence[_Place], across: _Scale, up: _Scale, overall: float
+) -> tuple[Mark, ...]:
+    """Levels and their names: above and to the left, where the line seldom is, else where is room.
+
+    A name covers no other name and no level's dot; of the places left the one that covers least of
+    the curve and of the dashed line.
+    """
+    drawn = [*_along(line), *_along([(_CURVE[0], overall), (_CURVE[1], overall)])]
+    ordered = sorted(levels, key=lambda level: level.utilization)
+    circles = [(across(level.utilization), up(level.margin)) for level in ordered]
+    taken = [(x - _RADIUS, y - _RADIUS, x + _RADIUS, y + _RADIUS) for x, y in circles]
+    taken.append((_CURVE[0], overall - _NAME_TALL, _CURVE[0] + _ALL_TOKENS, overall))
     marks: list[Mark] = []
-    for level in sorted(levels, key=lambda level: level.utilization):
-        x, y = across(level.utilization), up(level.margin)
-        label = max(_TOP + 10.0, y - 12.0)
-        while any(abs(x - one.x) < 150 and abs(label - one.label_y) < 16 for one in marks):
-            label -= 17.0
-        marks.append(Mark(level, x, y, x < _CURVE[0] + 150, label))
+    for level, (x, y) in zip(ordered, circles, strict=True):
+        places = [(right, at) for at in _beside(y) for right in (False, True)]
+        boxes = [_name_box(level, x, *place) for place in places]
+        covered = [
+            (
+                sum(_overlap(box, other) for other in taken)
+                + (box[0] < _CURVE[0] or box[2] > _CURVE[1]),
+                sum(box[0] < at_x < box[2] and box[1] < at_y < box[3] for at_x, at_y in drawn),
+            )
+            for box in boxes
+        ]
+        chosen = covered.index(min(covered))  # of equals the first
+        taken.append(boxes[chosen])
+        marks.append(Mark(level, x, y, *places[chosen]))
     return tuple(marks)
+
+
+def _along(line: Sequence[_Place]) -> Iterator[_Place]:
+    """Places on a line, near enough to each other to notice a name on it."""
+    for (x1, y1), (x2, y2) in pairwise(line):
+        steps = 1 + int(math.hypot(x2 - x1, y2 - y1) / _NEAR)
+        for step in range(steps + 1):
+            share = step / steps
+            yield x1 + share * (x2 - x1), y1 + share * (y2 - y1)
+
+
+def _beside(y: float) -> Iterator[float]:
+    """Base lines of a name, the nearest above and below its dot first, all inside the figure."""
+    highest, lowest = _TOP + _NAME_TALL, _CURVE_HEIGHT - _FOOT - 6.0
+    steps = range(math.ceil(_CURVE_HEIGHT / _NAME_TALL))
+    found = [at for n in steps for at in (y - 12.0 - n * _NAME_TALL, y + 22.0 + n * _NAME_TALL)]
+    yield from (at for at in found if highest <= at <= lowest)
+
+
+def _name_box(level: Level, x: float, right: bool, at: float) -> _Box:
+    """Left, top, right and bottom of a level's name with its share, in wide letters."""
+    wide = _LETTER * len(f"{level.name}, {percent(level.utilization)}")
+    left = x + _GAP if right else x - _GAP - wide
+    return left, at - _NAME_TALL + 4.0, left + wide, at + 4.0
+
+
+def _overlap(one: _Box, two: _Box) -> bool:
+    return one[0] < two[2] and two[0] < one[2] and one[1] < two[3] and two[1] < one[3]
 
 
 def compared(levels: Sequence[LevelCheck]) -> Compared | None:

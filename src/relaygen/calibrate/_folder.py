@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
 import math
 import types
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, cast, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, get_args, get_origin, get_type_hints
 
 from .._errors import UsageError
 from .._files import changed, made, pinned, write
@@ -16,12 +17,21 @@ from .._questions import PROMPT
 from .._types import Role
 
 if TYPE_CHECKING:
+    from .._profile import Profile
+    from ..engines.base import Engine
     from ._outcome import Calibration
+    from ._score import Scorer
 
 T = TypeVar("T")
 
-FREE = ("n", "runs", "cues", "mine", "rule", "min_effect")
+FREE = ("n", "runs", "cues", "mine", "rule", "min_effect", "policy")
 """Settings that may change in a folder: traces and scores that are there stay right."""
+
+
+def style_of(base: Profile) -> str:
+    """A hash of what traces depend on in a profile."""
+    parts = (base.thinking, asdict(base.tags), base.prefill, asdict(base.sampling))
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +56,7 @@ class Settings:
         mine: whether openers of the traces become candidates.
         rule: ``significant``, ``paper`` or ``target-utilization:X``.
         min_effect: the least difference of margins worth a hand-off.
+        policy: of the profile's levels; see `calibrated`.
         imported: hash of a file of traces that stands for generation; "" without one.
     """
 
@@ -67,6 +78,7 @@ class Settings:
     min_effect: float = 0.02
     imported: str = ""
     score_with: str = ""
+    policy: Literal["relay", "margin"] = "relay"
 
     @property
     def scored_by(self) -> str:
@@ -119,6 +131,37 @@ class Folder:
     def settings(self) -> Path:
         """What was asked."""
         return self.path / "settings.json"
+
+    async def introduce(self, role: str, engine: Engine | Scorer) -> dict[str, Any]:
+        """Note who an engine is, for the profile and for steps without engines.
+
+        Raises:
+            UsageError: the file cannot be written.
+            EngineError: the engine does not answer.
+        """
+        info = await engine.info()
+        own = {
+            "model": info.model,
+            "kind": info.kind,
+            "vocabulary": info.vocabulary,
+            "slots": info.slots,
+        }
+        known = self.engines()
+        if known.get(role) != own:
+            write(self._engines, json.dumps({**known, role: own}, indent=2) + "\n")
+        return own
+
+    def engines(self) -> dict[str, dict[str, Any]]:
+        """Who the engines were, by role, as far as they were asked; see `introduce`."""
+        try:
+            found = json.loads(self._engines.read_text("utf-8"))
+        except (OSError, ValueError):
+            return {}
+        return found if isinstance(found, dict) else {}
+
+    @property
+    def _engines(self) -> Path:
+        return self.path / "engines.json"
 
     def claim(self, settings: Settings) -> None:
         """Make the folder, or check that it belongs to this calibration.

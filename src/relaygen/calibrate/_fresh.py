@@ -51,7 +51,8 @@ def fresh(job: Job) -> Sequence[Question]:
         UsageError: the file of imported traces cannot be read.
     """
     if job.imported is None:
-        return job.questions[len(job.asked) :]
+        asked = {one.question for one in job.asked}
+        return [one for one in job.questions[len(job.asked) :] if one.question not in asked]
     values = [value for _, value in lines(job.imported, foreign=True)]
     used = {value.get(key) for value in values for key in ("question", "prompt")}
     return [
@@ -64,7 +65,7 @@ def fresh(job: Job) -> Sequence[Question]:
 async def ask(job: Job, relay: Relay, progress: Progress) -> None:
     """See `Job.check`."""
     profile = job.made()
-    models = [(await job.introduce(role, relay.engines[role]))["model"] for role in ROLES]
+    models = [(await job.folder.introduce(role, relay.engines[role]))["model"] for role in ROLES]
     await write_answers(
         relay,
         distinct(profile, models),
@@ -84,7 +85,7 @@ def compared(job: Job) -> Check | None:
         return None
     from ._check import check
 
-    models = [job.engines().get(role, {}).get("model", "") for role in ROLES]
+    models = [job.folder.engines().get(role, {}).get("model", "") for role in ROLES]
     levels = {level.name: level for level in job.folder.read_calibration().levels}
     asked = fresh(job)[: job.check_n or None]
     groups = [
@@ -102,5 +103,4 @@ def compared(job: Job) -> Check | None:
 
 def _told(level: Level, profile: Profile) -> Level | Steered:
     """What was predicted of the policy that a profile has at this level."""
-    steered = profile.in_force is not None and profile.in_force.policy == "margin"
-    return level.best if steered and level.best is not None else level
+    return level.under(profile.in_force.policy if profile.in_force is not None else "relay")

@@ -7,14 +7,13 @@ are deterministic.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from .._errors import UsageError
 from .._files import lock, write
@@ -49,33 +48,6 @@ _AT_ONCE = 8
 _BATCHING = ("vllm", "sglang")  # these take as many as come
 
 
-def rule(text: str) -> Rule:
-    """From ``significant``, ``paper`` or ``target-utilization:X``.
-
-    Raises:
-        UsageError: it is none of these.
-    """
-    kind, colon, value = text.partition(":")
-    if kind in ("significant", "paper") and not colon:
-        return Rule("significant" if kind == "significant" else "paper")
-    try:
-        if kind == "target-utilization":
-            return Rule("target-utilization", float(value))
-    except ValueError as error:
-        if isinstance(error, UsageError):
-            raise
-    raise UsageError(
-        f"there is no rule {text!r}",
-        hint="rules: significant, paper, target-utilization:X (for example target-utilization:0.7)",
-    )
-
-
-def style_of(base: Profile) -> str:
-    """A hash of what traces depend on in a profile."""
-    parts = (base.thinking, asdict(base.tags), base.prefill, asdict(base.sampling))
-    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
-
-
 @dataclass(frozen=True, slots=True)
 class Job:
     """A calibration and where its files are.
@@ -100,7 +72,7 @@ class Job:
     check_n: int = 0
 
     def __post_init__(self) -> None:
-        rule(self.settings.rule)
+        Rule.of(self.settings.rule)
 
     def begin(self) -> None:
         """Claim the folder and write down the questions.
@@ -166,7 +138,7 @@ class Job:
             EngineError: the engine failed; what was written stays.
         """
         settings = self.settings
-        info = await self.introduce("large", relay.engines["large"])
+        info = await self.folder.introduce("large", relay.engines["large"])
         if self.imported is not None:
             return await import_traces(
                 relay,
@@ -204,14 +176,14 @@ class Job:
         traces = self._traces()
         role = self.settings.scorer
         engine: Engine | Scorer = source if isinstance(source, Scoring) else source.engines[role]
-        own = await self.introduce(self.settings.scored_by, engine)
+        own = await self.folder.introduce(self.settings.scored_by, engine)
         engine = adapter(engine)
         if not isinstance(engine, Scoring):
             raise UsageError(
                 f"the {role} model's engine gives no log-probabilities of a given text",
                 hint="score with vLLM, llama-server or the embedded engine",
             )
-        wrote = self.engines().get("large", {}).get("vocabulary", "")
+        wrote = self.folder.engines().get("large", {}).get("vocabulary", "")
         await check_vocabulary(engine, own["vocabulary"], wrote, traces)
         return await write_scores(engine, traces, self.folder.scores, progress=progress)
 
@@ -237,7 +209,7 @@ class Job:
         candidates = (*known, *mined)
         result = calibrate(
             self._observed(pairs, candidates),
-            rule=rule(self.settings.rule),
+            rule=Rule.of(self.settings.rule),
             seed=self.settings.seed,
             min_effect=self.settings.min_effect,
             candidates=candidates,
@@ -322,32 +294,6 @@ class Job:
 
         return f'relaygen run --profile {shlex.quote(str(self.out))} --level balanced "…"'
 
-    async def introduce(self, role: str, engine: Engine | Scorer) -> dict[str, Any]:
-        """Note who an engine is, for the profile and for steps without engines."""
-        info = await engine.info()
-        own = {
-            "model": info.model,
-            "kind": info.kind,
-            "vocabulary": info.vocabulary,
-            "slots": info.slots,
-        }
-        known = self.engines()
-        if known.get(role) != own:
-            write(self._engines_path, json.dumps({**known, role: own}, indent=2) + "\n")
-        return own
-
-    @property
-    def _engines_path(self) -> Path:
-        return self.folder.path / "engines.json"
-
-    def engines(self) -> dict[str, dict[str, Any]]:
-        """Who the engines were, by role, as far as they were asked; see `introduce`."""
-        try:
-            found = json.loads(self._engines_path.read_text("utf-8"))
-        except (OSError, ValueError):
-            return {}
-        return found if isinstance(found, dict) else {}
-
     def _traces(self) -> list[Trace]:
         """Those of the questions asked, as far as they are there, in the order of the questions."""
         found = {trace.id: trace for trace in read(self.folder.traces, Trace)}
@@ -388,6 +334,7 @@ class Job:
             self.base,
             result,
             name=self.out.stem,
+            policy=self.settings.policy,
             description=f"calibrated on {len(pairs)} traces from profile {self.base.name}",
             large=large,
             small=small,

@@ -43,6 +43,29 @@ class Rule:
         if self.value is not None and not 0.0 < self.value < 1.0:
             raise UsageError(f"the target must be between 0 and 1, not {self.value}")
 
+    @classmethod
+    def of(cls, text: str) -> Rule:
+        """From ``significant``, ``paper`` or ``target-utilization:X``.
+
+        Raises:
+            UsageError: it is none of these.
+        """
+        kind, colon, value = text.partition(":")
+        if kind in ("significant", "paper") and not colon:
+            return cls("significant" if kind == "significant" else "paper")
+        if kind == "target-utilization":
+            try:
+                target = float(value)
+            except ValueError:
+                pass
+            else:
+                return cls("target-utilization", target)
+        raise UsageError(
+            f"there is no rule {text!r}",
+            hint="rules: significant, paper, target-utilization:X (for example "
+            "target-utilization:0.7)",
+        )
+
     def __str__(self) -> str:
         return self.kind if self.value is None else f"{self.kind} {self.value:g}"
 
@@ -131,6 +154,10 @@ class Level:
         if self.own is None or self.best is None:
             return ()
         return (self.own,) if self.best.cues == self.own.cues else (self.own, self.best)
+
+    def under(self, policy: str) -> Level | Steered:
+        """What is predicted of a profile's level of this policy: ``relay``, or ``margin``."""
+        return self.best if policy == "margin" and self.best is not None else self
 
     def missed(self, utilization: float) -> float | None:
         """The target, where this utilization is far from it."""

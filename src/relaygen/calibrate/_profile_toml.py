@@ -82,7 +82,7 @@ def calibrated(
 
 def _level(level: Level, policy: Literal["relay", "margin"]) -> ProfileLevel:
     steered = level.own if policy == "relay" else level.best
-    used = level if policy == "relay" or steered is None else steered
+    used = level.under(policy)
     return ProfileLevel(
         cues=used.cues,
         policy=policy if steered is not None else "relay",

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from .._profile import Profile
     from ._check import Check, LevelCheck
     from ._effects import Observed
-    from ._outcome import Calibration, CueResult
+    from ._outcome import Calibration, CueResult, Level
 
 PAPER_LISTS = {"Qwen3 32B + 1.7B": "qwen3-32b+1.7b", "R1-Distill 32B + 1.5B": "r1-distill-32b+1.5b"}
 """The paper's two selections: what the report calls them, and the shipped profiles with them."""
@@ -67,6 +67,8 @@ def _context(subject: Subject) -> dict[str, Any]:
         "tested": [cue for cue in cues if cue.testable],
         "reasons": {cue.name: reason(cue) for cue in cues},
         "lead": lead,
+        "told": lead.under(_policy(profile, lead)) if lead else None,
+        "used": [level.under(_policy(profile, level)) for level in calibration.levels],
         "measured": measured(subject.check, lead.name) if lead else None,
         "held": calibration.held_out,
         "traces": len(subject.observed),
@@ -82,6 +84,12 @@ def _context(subject: Subject) -> dict[str, Any]:
         "check": subject.check,
         "compared": compared(subject.check.levels) if subject.check else None,
     }
+
+
+def _policy(profile: Profile, level: Level) -> str:
+    """Of that level in the profile; one without cues is not there."""
+    kept = profile.levels.get(level.name)
+    return "relay" if kept is None else kept.policy
 
 
 def _order(cue: CueResult) -> tuple[bool, bool, float, str]:

@@ -125,6 +125,11 @@ async def write_traces(
     wanted = {
         trace_id(question.id, run): (question, run) for run in range(runs) for question in questions
     }
+    if len(wanted) < runs * len(questions):
+        raise UsageError(
+            "one question's id is another one's with the number of a run behind it",
+            hint="give the questions ids without #",
+        )
     known = {trace.id: trace for trace in read(path, Trace)}
     for id, (question, run) in wanted.items():
         if id in known:
@@ -278,13 +283,19 @@ async def import_traces(
         raise UsageError("this engine cannot tell the bytes of token ids")
     known = {trace.id: trace for trace in read(path, Trace)}
     values = lines(source, foreign=True)
-    found: list[Trace] = []
+    found: dict[str, Trace] = {}
     for number, value in values:
         where = f"{source}, line {number}"
         said, question, text = _foreign(value, where, prompt_template)
-        id = str(value.get("id", f"{number}-{_hashed(said, text):016x}"))
+        given = "" if value.get("id") is None else str(value["id"])
+        id = given or f"{number}-{_hashed(said, text):016x}"
+        if id in found:
+            raise UsageError(
+                f"{where}: the id {id!r} is there twice",
+                hint="give every line an 'id' of its own, or none of them",
+            )
         if id in known:
-            found.append(known[id])
+            found[id] = known[id]
             continue
         prompt = await engine.render(relay.task(said).conversation)
         ids = await engine.tokenize(text, special=True)
@@ -305,10 +316,9 @@ async def import_traces(
             fold=fold,
         )
         append(path, trace)
-        known[id] = trace
-        found.append(trace)
+        found[id] = trace
         progress(Step("traces", len(found), len(values)))
-    return found
+    return list(found.values())
 
 
 def _foreign(value: Mapping[str, Any], where: str, template: str) -> tuple[str, str, str]:

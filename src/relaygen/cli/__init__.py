@@ -7,7 +7,7 @@ import os
 import sys
 import traceback
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 from click.shell_completion import CompletionItem
@@ -46,6 +46,7 @@ Exit status:
     4  a model file cannot be had or used
     5  an engine failed
   130  interrupted with Ctrl-C
+  141  nobody reads the output any more
 
 RELAYGEN_DEBUG=1 shows the traceback of an error.
 """
@@ -55,8 +56,8 @@ class LazyGroup(click.Group):
     """A group whose commands are imported when needed, and which prints this package's errors.
 
     A :class:`RelayGenError` becomes one line ``error: …`` and, where there is one, one line
-    ``hint: …`` on stderr, and its ``exit_code`` the exit status. Ctrl-C and a closed pipe end
-    the program without a word.
+    ``hint: …`` on stderr, and its ``exit_code`` the exit status. A call that click refuses is told
+    in the same way. Ctrl-C and a closed pipe end the program without a word.
 
     Args:
         lazy: command name -> (``module:attribute``, short help).
@@ -104,6 +105,13 @@ class LazyGroup(click.Group):
         ]
         return [*items, *click.Command.shell_complete(self, ctx, incomplete)]
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """The group's own options; a command's are read when it is invoked."""
+        try:
+            return super().parse_args(ctx, args)
+        except click.UsageError as error:
+            _refuse(error, ctx)
+
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command and turn how it fails into an exit status."""
         _open_closed_streams()
@@ -113,6 +121,8 @@ class LazyGroup(click.Group):
         except RelayGenError as error:
             report(error)
             ctx.exit(error.exit_code)
+        except click.UsageError as error:
+            _refuse(error, ctx)
         except (KeyboardInterrupt, click.Abort):
             ctx.exit(INTERRUPTED)
         except BrokenPipeError:
@@ -136,6 +146,17 @@ def report(error: RelayGenError) -> None:
     click.echo(f"error: {_one_line(str(error))}", err=True)
     if error.hint:
         click.echo(f"hint: {_one_line(error.hint)}", err=True)
+
+
+def _refuse(error: click.UsageError, ctx: click.Context) -> NoReturn:
+    """Print what click says of a call, and end."""
+    if isinstance(error, getattr(click.exceptions, "NoArgsIsHelpError", ())):
+        raise error  # all it says is the help
+    said = error.format_message().rstrip(".")
+    named = [ctx.command_path, ctx.invoked_subcommand or ""]
+    path = error.ctx.command_path if error.ctx else " ".join(filter(None, named))
+    report(UsageError(said[:1].lower() + said[1:], hint=f"{path} --help says what there is"))
+    ctx.exit(error.exit_code)
 
 
 def _one_line(text: str) -> str:

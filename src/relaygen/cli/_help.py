@@ -61,6 +61,12 @@ class GroupedCommand(click.Command):
             formatter.write_dl([(name, text) for name, (_, text) in POLICIES.items()])
 
 
+class PlainCommand(GroupedCommand):
+    """One that has no policy to choose."""
+
+    policies = False
+
+
 def option(group: str, *names: str, **settings: Any) -> Callable[[Command], Command]:
     """``click.option`` with a group."""
     return click.option(*names, cls=GroupedOption, group=group, **settings)

@@ -17,6 +17,7 @@ from typing import Literal
 from relaygen._api import Relay
 from relaygen._errors import EngineError
 from relaygen._events import Done, Event
+from relaygen._guarded import Guarded
 from relaygen._results import Generation
 from relaygen._sync import LoopThread
 from relaygen._task import Task
@@ -148,7 +149,7 @@ async def _started(relay: Relay, policy: Policy) -> AsyncGenerator[None, None]:
     """One item, when the engines that the policy uses have started."""
     roles = [role for role in ROLES if role in policy.roles]
     answers = await asyncio.gather(
-        *(relay.engines[role].info() for role in roles), return_exceptions=True
+        *(Guarded(relay.engines[role], role).info() for role in roles), return_exceptions=True
     )
     for role, answer in zip(roles, answers, strict=True):
         if isinstance(answer, EngineError):

@@ -1,8 +1,9 @@
-"""What ``run``, ``chat`` and ``serve`` share: options, and how the pair is opened."""
+"""What commands with a pair share: options, and how the pair is opened."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -14,7 +15,7 @@ from relaygen._pair import fixed_at_start, is_embedded
 from relaygen._pair import is_url as is_url  # for the commands
 from relaygen._profile import Profile
 from relaygen._task import Limits, Task
-from relaygen._types import Conversation, Role, Sampling
+from relaygen._types import ROLES, Conversation, Role, Sampling
 from relaygen.cli._help import collecting, option
 from relaygen.models import EMBEDDED_LARGE, EMBEDDED_SMALL, resolve
 from relaygen.policies import Policy
@@ -31,18 +32,29 @@ _LIMITS = Limits()
 
 
 @dataclass(frozen=True, slots=True)
-class PairOptions:
-    """Which engines, profile and policy. `large` and `small` None: the embedded pair's."""
+class ModelOptions:
+    """Which engines and profile. `large` and `small` None: the embedded pair's."""
 
     large: str | None = None
     small: str | None = None
     profile: str = "embedded"
-    policy: str = "relay"
-    level: str | None = None
     ctx: int = 4096
     threads: int | None = None
     ngl: int = 0
     no_mirror: bool = False
+
+    def pair(self, policy: str = "large", parallel: int = 1) -> PairOptions:
+        """For opening them."""
+        models = {field.name: getattr(self, field.name) for field in fields(ModelOptions)}
+        return PairOptions(**models, policy=policy, parallel=parallel)
+
+
+@dataclass(frozen=True, slots=True)
+class PairOptions(ModelOptions):
+    """And the policy between them, and how they draft."""
+
+    policy: str = "relay"
+    level: str | None = None
     parallel: int = 1
     spec: Literal["draft", "ngram"] | None = None
     small_spec: Literal["ngram"] | None = None
@@ -195,19 +207,22 @@ SPECULATION = (
 )
 """How embedded engines draft."""
 
+PROFILE = option(
+    PAIR,
+    "--profile",
+    metavar="NAME|FILE",
+    default="embedded",
+    show_default=True,
+    help="Cues, thinking style and sampling defaults of the pair.",
+)
+"""The option that names the profile."""
+
 pair_options = collecting(
     PairOptions,
     "pair",
     [
         *MODELS,
-        option(
-            PAIR,
-            "--profile",
-            metavar="NAME|FILE",
-            default="embedded",
-            show_default=True,
-            help="Cues, thinking style and sampling defaults of the pair.",
-        ),
+        PROFILE,
         option(
             PAIR,
             "--policy",
@@ -286,41 +301,46 @@ text_options = collecting(
 """Adds the options of `TextOptions`; the function gets them as ``text``."""
 
 
-_TOKENS = {"none": 1024, "tags": 8192}  # by thinking style
-
-
-def answer_tokens(profile: Profile, context: int | None) -> int:
-    """How many tokens an answer may have where the user does not say.
+def open_relay(
+    pair: PairOptions, profile: Profile, policy: Policy, roles: Collection[Role] = ROLES
+) -> Relay:
+    """The relay with its model files on the disk; nothing is started yet.
 
     Args:
-        profile: says how the models think.
-        context: tokens of an embedded engine's; three quarters are left behind a question. None
-            where none is embedded.
-    """
-    most = _TOKENS[profile.thinking]
-    return most if context is None else min(most, max(1, context * 3 // 4))
-
-
-def open_relay(pair: PairOptions, profile: Profile, policy: Policy) -> Relay:
-    """The relay with its model files on the disk; nothing is started yet.
+        pair: which models.
+        profile: of the pair.
+        policy: of the relay.
+        roles: the models that will be asked; another one's file is not fetched.
 
     Raises:
         ModelError: a file cannot be had.
         MissingExtraError: an optional dependency is not installed.
     """
     from relaygen._api import Relay
+    from relaygen.cli._absent import Absent
 
+    spec = pair.spec if "large" in roles else None
+    named = {
+        "large": pair.large or EMBEDDED_LARGE.name,
+        "small": pair.small or EMBEDDED_SMALL.name,
+    }
+    found = {
+        role: located(named[role], pair.no_mirror)
+        if role in roles or (role == "small" and spec == "draft")
+        else Absent(role)
+        for role in ROLES
+    }
     return Relay(
-        large=located(pair.large or EMBEDDED_LARGE.name, pair.no_mirror),
-        small=located(pair.small or EMBEDDED_SMALL.name, pair.no_mirror),
+        found["large"],
+        found["small"],
         profile=profile,
         policy=policy,
         ctx=pair.ctx,
         threads=pair.threads,
         ngl=pair.ngl,
         parallel=pair.parallel,
-        spec=pair.spec,
-        small_spec=pair.small_spec,
+        spec=spec,
+        small_spec=pair.small_spec if "small" in roles else None,
     )
 
 

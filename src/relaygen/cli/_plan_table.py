@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from relaygen.cli._planned import DEFAULT, INSIDE, SOLVED, UNIT, Plan
+from relaygen.cli._tables import on_stdout, plain_table
 from relaygen.forecast import Crowd
+from relaygen.plan import Plan
+from relaygen.plan._plan import DEFAULT, INSIDE, SOLVED, UNIT
 
 _INPUTS = {
     "utilization": ("utilization", ""),
@@ -23,7 +24,7 @@ _INPUTS = {
     "small_skips": ("of the large model, never read", ""),
     "overhead_ms": ("overhead of a hand-off", "time"),
     "large_spec_speedup": ("large model's drafting", "x"),
-    "large_spec_catch_up_ms": ("… and its reading along", "time"),
+    "large_spec_catch_up_ms": ("… and its reading along", "drafting time"),
     "small_spec_speedup": ("small model's drafting", "x"),
 }
 
@@ -33,9 +34,7 @@ _SOURCES = {SOLVED: "solved from --relay-speedup", UNIT: "the unit of time"}
 
 def show_plan(plan: Plan) -> None:
     """Print it on stdout."""
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console = Console(highlight=False, width=100)
+    console = on_stdout(100)
     for table in (_inputs(plan), _terms(plan), _outcome(plan)):
         console.print(table)
         console.print()
@@ -69,16 +68,8 @@ def _limit(plan: Plan) -> str:
     return f"limited by {made.limit}, {100 * share:.0f} % of the time"
 
 
-def _table(*headings: str) -> Table:
-    table = Table(box=None, pad_edge=False)
-    for place, heading in enumerate(headings):
-        left = not place or heading == "from"
-        table.add_column(heading, justify="left" if left else "right", overflow="fold")
-    return table
-
-
 def _inputs(plan: Plan) -> Table:
-    table = _table("input", "", "from")
+    table = plain_table("input", "", "from", left=("from",))
     for name, (label, kind) in _INPUTS.items():
         value, source = plan.inputs.get(name, (0.0, DEFAULT))
         if source == INSIDE or (source == DEFAULT and not (kind == "time" and plan.timed)):
@@ -92,7 +83,7 @@ def _inputs(plan: Plan) -> Table:
 
 
 def _value(value: float, kind: str, plan: Plan) -> str:
-    if kind == "time":
+    if kind in ("time", "drafting time"):
         return _time(value, plan)
     return f"{value:.2f}x" if kind == "x" else f"{value:.4g}"
 
@@ -106,7 +97,7 @@ def _time(value: float, plan: Plan) -> str:
 def _terms(plan: Plan) -> Table:
     made = plan.forecast
     unit = "per token" if plan.timed else "in large tokens"
-    table = _table("where the time goes", unit, "share")
+    table = plain_table("where the time goes", unit, "share")
     for name, value in made.terms.items():
         if value:
             share = f"{100 * value / made.ms_per_token:.0f} %"
@@ -118,7 +109,7 @@ def _terms(plan: Plan) -> Table:
 
 def _outcome(plan: Plan) -> Table:
     made = plan.forecast
-    table = _table("forecast", "", *(["error"] if plan.measured is not None else []))
+    table = plain_table("forecast", "", *(["error"] if plan.measured is not None else []))
 
     def row(label: str, value: str, speedup: float | None = None) -> None:
         error = None if speedup is None else plan.error(speedup)
@@ -149,7 +140,7 @@ def _even(tokens: float | None) -> str:
 
 
 def _crowds(plan: Plan) -> Table:
-    table = _table(
+    table = plain_table(
         "streams", "tokens/s", "per token", "large busy", "small busy", "over large alone"
     )
     for each in plan.crowds:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from relaygen.models import Progress, ProgressEvent, Stage, size_text
+from relaygen.models import FetchStep, Progress, ProgressEvent, size_text
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 EVERY_S = 5.0  # between plain lines
 
-_DOING: dict[Stage, str] = {
+_DOING: dict[FetchStep, str] = {
     "wait": "waiting",
     "hub": "fetching",
     "mirror": "fetching packages",
@@ -73,7 +73,7 @@ def show_progress() -> AbstractContextManager[Progress]:
 
 
 class PlainProgress:
-    """One line for each note and each stage, and within a stage at most one in ``EVERY_S``.
+    """One line for each note and each step, and within a step at most one in ``EVERY_S``.
 
     Args:
         write: takes a line without its end.
@@ -91,11 +91,11 @@ class PlainProgress:
         if event.note:
             self._write(f"{event.model}: {event.note}")
             return
-        if not self._pace.due((event.model, event.stage)):
+        if not self._pace.due((event.model, event.step)):
             return
         share = f" ({100 * event.done // event.total} %)" if event.total else ""
         of = f" of {size_text(event.total)}" if event.total else ""
-        doing = _DOING[event.stage]
+        doing = _DOING[event.step]
         self._write(f"{event.model}: {doing}: {size_text(event.done)}{of}{share}")
 
 
@@ -105,18 +105,18 @@ def _bars(console: Console) -> Iterator[Progress]:
     from rich.progress import TaskID
     from rich.text import Text
 
-    tasks: dict[tuple[str, Stage], TaskID] = {}
+    tasks: dict[tuple[str, FetchStep], TaskID] = {}
     with Bars(*_columns(console.width), console=console, transient=True) as bars:
 
         def show(event: ProgressEvent, /) -> None:
             if event.note:
                 bars.console.print(Text(f"{event.model}: {event.note}"))
                 return
-            key = (event.model, event.stage)
+            key = (event.model, event.step)
             if key not in tasks:
                 for task in tasks.values():  # one bar at a time: what is being done now
                     bars.update(task, visible=False)
-                label = f"{event.model}: {_DOING[event.stage]}"
+                label = f"{event.model}: {_DOING[event.step]}"
                 # Bytes of an earlier, interrupted call must not count as this one's speed.
                 tasks[key] = bars.add_task(label, completed=event.done, total=event.total or None)
             bars.update(tasks[key], completed=event.done, total=event.total or None)

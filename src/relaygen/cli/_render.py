@@ -16,14 +16,14 @@ from relaygen._events import Event, Inserted, StageChanged, Text
 from relaygen._results import Generation
 from relaygen.cli._summary import BLOCKS, LETTERS, Glyphs, Line, Mark, Shown, short_summary, summary
 
-# Blue and orange are told apart by people with any common colour blindness. These two, and the
-# purple, have a contrast of about 4 : 1 on white and on black alike. The small model's text is in
-# italics too, for those who see no colour: dim text would lose its contrast, underlining hides the
-# underscores of code and formulas, and bold type is too loud for either.
+# Violet and green, as in the reports, are told apart by people with any common colour blindness.
+# These two, and the orange, have a contrast of about 4 : 1 on white and on black alike. The small
+# model's text is in italics too, for those who see no colour: dim text would lose its contrast,
+# underlining hides the underscores of code and formulas, and bold type is too loud for either.
 _MANY_COLOURS: Mapping[Mark, str] = {
-    "large": "38;5;32",
-    "small": "3;38;5;166",
-    "inserted": "38;5;133",
+    "large": "38;5;98",
+    "small": "3;38;5;30",
+    "inserted": "38;5;166",
     "faint": "2",
 }
 # With 16 colours the terminal's theme decides what they look like, and only its own text colour is

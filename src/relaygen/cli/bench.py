@@ -259,7 +259,7 @@ def _mock(asked: MockAsked, write: Callable[[Mapping[str, Any]], None]) -> None:
     require("starlette", "uvicorn", extra="serve")
     from relaygen.bench import LARGE, SMALL, Figures, measure, played, points, shortened
     from relaygen.bench._measure import measured_dict
-    from relaygen.cli._benched import show_measured
+    from relaygen.cli._bench_table import show_measured
     from relaygen.cli._steps import show_steps
     from relaygen.mock import load_trace
 
@@ -305,7 +305,7 @@ def _shape(usual: Shape, token_ms: float | None, prefill_ms: float | None) -> Sh
 def _live(pair: PairOptions, asked: LiveAsked, write: Callable[[Mapping[str, Any]], None]) -> None:
     from relaygen._task import Limits
     from relaygen.bench._live import live_dict, measure_live
-    from relaygen.cli._benched import show_live
+    from relaygen.cli._bench_table import show_live
     from relaygen.cli._steps import show_steps
 
     profile, policy = pair.plan()

@@ -7,7 +7,7 @@ import json
 import click
 
 from relaygen._types import Role
-from relaygen.cli._help import GroupedCommand, option
+from relaygen.cli._help import PlainCommand, option
 from relaygen.launch import (
     ENGINES,
     SPECS,
@@ -24,11 +24,7 @@ _SERVERS = "The servers"
 _OUTPUT = "Output"
 
 
-class _Command(GroupedCommand):
-    policies = False
-
-
-@click.command(cls=_Command)
+@click.command(cls=PlainCommand)
 @option(
     _SERVERS,
     "--pair",

@@ -8,25 +8,24 @@ from typing import Any, Literal
 import click
 
 from relaygen._errors import UsageError
-from relaygen.cli._help import Command, Number, option
+from relaygen.cli._help import Command, GroupedCommand, Number, option
 
 Decorator = Callable[[Command], Command]
 
 TRACE, SPEED, ENGINE, SERVER = "Trace", "Speed", "Engine", "Server"
 
 
-class _Command(click.Command):
-    """A command whose help has its options by group."""
+class _Command(GroupedCommand):
+    """A command whose help says what may fail."""
+
+    policies = False
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        groups: dict[str, list[tuple[str, str]]] = {}
-        for parameter in self.get_params(ctx):
-            record = parameter.get_help_record(ctx)
-            if record is not None:
-                groups.setdefault(getattr(parameter, "group", "Other"), []).append(record)
-        for name, records in groups.items():
-            with formatter.section(name):
-                formatter.write_dl(records)
+        from relaygen.mock import FAILURE_KINDS
+
+        super().format_options(ctx, formatter)
+        with formatter.section("Failures"):
+            formatter.write_dl(list(FAILURE_KINDS.items()))
 
 
 def _option(group: str, *names: str, **settings: Any) -> Decorator:
@@ -45,7 +44,13 @@ def _count(group: str, name: str, default: int, help: str, *, least: int = 1) ->
     )
 
 
-@click.command(cls=_Command)
+@click.command(
+    cls=_Command,
+    epilog='POST /mock/failures plans failures while it runs: {"kind":"reset","token":10}, or a '
+    "list of such. Further fields: request (which generation), session (only with this "
+    "x-session-id), count (how many requests it befalls: 1, or null for all). GET tells those to "
+    "come, DELETE forgets them.",
+)
 @_option(
     TRACE,
     "--trace",
@@ -97,8 +102,8 @@ def _count(group: str, name: str, default: int, help: str, *, least: int = 1) ->
     "--fail",
     multiple=True,
     metavar="KIND[:TOKEN[:REQUEST]]",
-    help="Fail after TOKEN tokens of generation REQUEST (from 0; default: the next), once: reset, "
-    "stall, garbage, error, end, http500 or slow. Repeatable; also POST /mock/failures.",
+    help="Fail after TOKEN tokens of generation REQUEST (from 0; default: the next), once; the "
+    "kinds are below. Repeatable; also POST /mock/failures.",
 )
 @_option(SERVER, "--served-model-name", "model", metavar="NAME", default="mock", help="Model name.")
 @_option(SERVER, "--host", metavar="HOST", default="127.0.0.1", help="Where to listen.")

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
 
 import click
 
 from relaygen._errors import ModelNotFoundError
 from relaygen.models import CATALOGUE, EmbeddedModel, Store, pull, size_text
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 _NAMES = click.Choice([model.name for model in CATALOGUE], case_sensitive=False)
 
@@ -35,6 +31,8 @@ def list_models(as_json: bool) -> None:
     from rich.table import Table
     from rich.text import Text
 
+    from relaygen.cli._tables import on_stdout
+
     table = Table(box=None, pad_edge=False)
     for heading in ("name", "role", "size", "licence"):
         table.add_column(heading, justify="right" if heading == "size" else "left", no_wrap=True)
@@ -43,7 +41,7 @@ def list_models(as_json: bool) -> None:
         where = Text(str(store.path(model))) if store.has(model) else Text("not downloaded", "dim")
         size = size_text(model.size)
         table.add_row(Text(model.name), model.role, size, model.licence, where)
-    _console().print(table)
+    on_stdout().print(table)
 
 
 @models.command("pull")
@@ -100,11 +98,3 @@ def _row(model: EmbeddedModel, store: Store) -> dict[str, str | int | None]:
         "licence": model.licence,
         "path": str(store.path(model)) if store.has(model) else None,
     }
-
-
-def _console() -> Console:
-    """On stdout; what is not a terminal has no width, so lines are not broken for it."""
-    from rich.console import Console
-
-    console = Console(highlight=False)
-    return console if console.is_terminal else Console(highlight=False, width=1000)

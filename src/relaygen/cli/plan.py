@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from relaygen.cli._help import GroupedCommand, Number, collecting, option
-from relaygen.cli._planned import Asked, plan_dict, planned
+from relaygen.cli._help import Number, PlainCommand, collecting, option
+from relaygen.plan import Asked, plan_dict, planned
 
 COSTS = "Costs"
 TEXT = "The text"
@@ -22,11 +22,7 @@ _FROM = Number(min=0)
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
-class _Command(GroupedCommand):
-    policies = False
-
-
-@click.command(cls=_Command)
+@click.command(cls=PlainCommand)
 @collecting(
     Asked,
     "asked",

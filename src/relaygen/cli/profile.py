@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from importlib import resources
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from relaygen._errors import ProfileError
-from relaygen.profiles import load, names, problems
+from relaygen.profiles import load, names, problems, source
 
 if TYPE_CHECKING:
-    from rich.console import Console, RenderableType
+    from rich.console import RenderableType
 
     from relaygen._profile import Profile, ProfileLevel
 
@@ -35,7 +33,9 @@ def list_profiles(as_json: bool) -> None:
         rows = [_row(one) for one in profiles]
         click.echo(json.dumps(rows, indent=2, ensure_ascii=False).encode())
         return
-    console = _console()
+    from relaygen.cli._tables import on_stdout
+
+    console = on_stdout()
     for block in [_table(profiles)] if console.width >= _WIDE else map(_block, profiles):
         console.print(block)
 
@@ -89,13 +89,15 @@ def _block(one: Profile) -> RenderableType:
 def show_profile(name: str, toml: bool) -> None:
     """Show a profile: a shipped one by name, or a file."""
     if toml:
-        click.echo(_source(name), nl=False)
+        click.echo(source(name), nl=False)
         return
     from rich.table import Table
     from rich.text import Text
 
+    from relaygen.cli._tables import on_stdout
+
     one = load(name)
-    console = _console()
+    console = on_stdout()
     console.print(Text(one.name, "bold"), Text(one.description), sep="\n")
     table = Table(box=None, pad_edge=False, show_header=False)
     table.add_column(style="dim", no_wrap=True)
@@ -112,7 +114,7 @@ def _facts(one: Profile) -> list[tuple[str, str]]:
         f"{name} {getattr(one.sampling, name):g}"
         for name in ("temperature", "top_p", "top_k", "min_p")
     )
-    source = one.provenance
+    origin = one.provenance
     facts = [
         ("large", one.large),
         ("small", one.small),
@@ -131,11 +133,11 @@ def _facts(one: Profile) -> list[tuple[str, str]]:
         ),
         ("sampling", sampling),
         ("in a row", f"at most {one.max_consecutive_delegations} delegations at bare cues"),
-        ("source", source.source),
-        ("scored by", source.scorer),
-        ("questions", source.questions),
-        ("rule", source.rule),
-        *(("note", note) for note in source.notes),
+        ("source", origin.source),
+        ("scored by", origin.scorer),
+        ("questions", origin.questions),
+        ("rule", origin.rule),
+        *(("note", note) for note in origin.notes),
     ]
     return [(label, value) for label, value in facts if value]
 
@@ -157,25 +159,6 @@ def _quoted(words: tuple[str, ...]) -> str:
     return "  ".join(word if word.strip(",") == word else f"“{word}”" for word in words)
 
 
-def _source(name: str) -> str:
-    """The text of a shipped profile or of a file, as `load` would find it.
-
-    Raises:
-        ProfileError: there is none, or it cannot be read.
-    """
-    if name in names():
-        return (resources.files("relaygen.profiles") / "data" / f"{name}.toml").read_text("utf-8")
-    try:
-        return Path(name).read_text("utf-8")
-    except FileNotFoundError:
-        raise ProfileError(
-            f"there is no profile {name!r}",
-            hint=f"shipped profiles: {', '.join(names())}; or give the path of a .toml file",
-        ) from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise ProfileError(f"cannot read {name}: {error}") from None
-
-
 @profile.command("validate")
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 def validate_profiles(files: tuple[str, ...]) -> None:
@@ -186,7 +169,7 @@ def validate_profiles(files: tuple[str, ...]) -> None:
     bad = False
     for name in files:
         try:
-            found = problems(_source(name))
+            found = problems(source(name))
         except ProfileError as error:
             found = [str(error)]
         bad = bad or bool(found)
@@ -194,11 +177,3 @@ def validate_profiles(files: tuple[str, ...]) -> None:
             click.echo(f"{name}: {' '.join(line.split())}")
     if bad:
         raise SystemExit(ProfileError.exit_code)
-
-
-def _console() -> Console:
-    """On stdout; what is not a terminal has no width, so lines are not broken for it."""
-    from rich.console import Console
-
-    console = Console(highlight=False)
-    return console if console.is_terminal else Console(highlight=False, width=1000)

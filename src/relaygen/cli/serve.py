@@ -302,10 +302,20 @@ def serve(pair: PairOptions, engines: EngineOptions, server: ServerOptions) -> N
         from relaygen.serve._app import make_app
         from relaygen.serve._server import listen
         from relaygen.serve._server import serve as run
+        from relaygen.serve._tracing import check_extra
     except ModuleNotFoundError as error:
         if error.name not in _PACKAGES:
             raise
         raise MissingExtraError(error.name, extra="serve") from None
+    untraced = ""
+    if settings.traces_url:
+        try:
+            check_extra()
+        except MissingExtraError as error:
+            if server.otlp_endpoint is not None:
+                raise
+            untraced = f"no traces, which the environment asks for: {error}; {error.hint}"
+            settings = replace(settings, traces_url="")
 
     with listen(server.host, server.port) as sock:  # an address that is taken shows at once
         try:
@@ -330,13 +340,9 @@ def serve(pair: PairOptions, engines: EngineOptions, server: ServerOptions) -> N
                 f"warning: profile {profile.name} is the embedded pair's and does not look for "
                 "<think>; name your pair's with --profile (`relaygen profile list`)"
             )
-        try:
-            app = make_app(relay, settings, policy=pair.policy)
-        except MissingExtraError as error:
-            if server.otlp_endpoint is not None:
-                raise
-            say(f"warning: no traces, which the environment asks for: {error}; {error.hint}")
-            app = make_app(relay, replace(settings, traces_url=""), policy=pair.policy)
+        if untraced:
+            say(f"warning: {untraced}")
+        app = make_app(relay, settings, policy=pair.policy)
         run(app, sock, started=_report(relay, urls))
 
 

@@ -97,6 +97,10 @@ class Asking:
         """Whether it has an answer."""
         return key in self.found and self.found[key].error is None
 
+    def has_begun(self, arm: str) -> bool:
+        """Whether the arm has an answer, to whatever question."""
+        return any(key[2] == arm and self.is_there(key) for key in self.found)
+
     def note(self, text: str) -> None:
         """One line for the user."""
         self._tell(note=text)

@@ -48,6 +48,7 @@ class Settings:
         arms: their names.
         engines: by role, what the engines said of themselves.
         shares: by arm, the small model's share at which an arm ``random`` runs.
+        questions: how many were asked; 0 in a folder of an older version.
     """
 
     profile: str
@@ -67,6 +68,7 @@ class Settings:
     arms: tuple[str, ...] = ()
     engines: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     shares: Mapping[str, float] = field(default_factory=dict)
+    questions: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,26 +127,88 @@ class Folder:
             UsageError: something else was asked in it before, or it cannot be written.
         """
         made(self.path)
-        before = pinned(self.settings, command="relaygen eval", option="--out")
+        before = self._before()
         if before is None and self.results.exists():
             raise UsageError(
                 f"{self.path} has results of unknown origin", hint="name another folder with --out"
             )
         if before is not None:
-            other = changed(before, json.loads(json.dumps(asdict(settings))), FREE)
-            if other:
-                words = ", ".join(dict.fromkeys(map(_said, other)))
-                raise UsageError(
-                    f"{self.path} holds an evaluation with another {words}",
-                    hint="ask the same again, or name another folder with --out",
-                )
-            settings = replace(
-                settings, engines=before.get("engines", {}), shares=before.get("shares", {})
-            )
+            self.compare(before, asdict(settings))
+            settings = replace(settings, engines=before.engines, shares=before.shares)
+        settings = replace(settings, questions=len(items))
         kept = self._checked(items)
         write(self.items, "".join(f"{json_line(dict(item))}\n" for item in kept.values()))
         self.update(settings)
         return settings
+
+    def compare(self, before: Settings, now: Mapping[str, Any]) -> None:
+        """See that these settings, all or some, are those of the folder.
+
+        Args:
+            before: the folder's.
+            now: by name; what may change does not count.
+
+        Raises:
+            UsageError: one of them is another.
+        """
+        known, asked = (json.loads(json.dumps(dict(one))) for one in (asdict(before), now))
+        other = changed(known, asked, (*FREE, "questions"))  # these are counted, not asked for
+        if other:
+            words = ", ".join(dict.fromkeys(map(_said, other)))
+            raise UsageError(
+                f"{self.path} holds an evaluation with another {words}",
+                hint="ask the same again, or name another folder with --out",
+            )
+
+    def kept(self) -> Settings:
+        """What was asked last.
+
+        Raises:
+            UsageError: nothing was, or the file is none of these settings.
+        """
+        found = self._before()
+        if found is None:
+            raise UsageError(
+                f"there is no evaluation in {self.path}",
+                hint="run one first: the same command without --step",
+            )
+        return found
+
+    def asked(self) -> list[Item]:
+        """All questions that were ever asked, those of the last run first.
+
+        Raises:
+            UsageError: the file cannot be read, or a line is no question.
+        """
+        from ._questions import Item
+
+        found = []
+        for number, value in lines(self.items):
+            try:
+                found.append(Item.from_json(value))
+            except UsageError as error:
+                raise UsageError(f"{self.items}, line {number}: {error}") from error
+        return found
+
+    def _before(self) -> Settings | None:
+        """What an earlier run has left; None where there was none.
+
+        Raises:
+            UsageError: the file is none of these settings.
+        """
+        command, option = "relaygen eval", "--out"
+        found = pinned(self.settings, command=command, option=option)
+        if found is None:
+            return None
+        from pydantic import TypeAdapter, ValidationError
+
+        try:
+            return TypeAdapter(Settings).validate_python(found)
+        except ValidationError:
+            raise UsageError(
+                f"{self.settings} is not what {command} writes",
+                hint=f"name another folder with {option}",
+            ) from None
 
     def _checked(self, items: Sequence[Item]) -> dict[str, Mapping[str, Any]]:
         """These questions and, behind them, those that were asked before, by id.

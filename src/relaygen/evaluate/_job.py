@@ -6,41 +6,33 @@ by question, so that whatever changes on the machine meanwhile changes for all o
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from .._errors import UsageError
-from .._files import made, write
 from .._jsonable import usage_from
-from .._mathematics import Mathematics
 from .._profile import Profile
 from .._progress import Progress, silent
 from .._task import Limits, Task
 from .._types import Conversation, Role, Sampling
-from .._version import __version__
 from ..costs import pooled
-from ..profiles._policy import LEVELED
-from ._arms import ANSWER_STAGE, Arm, source
+from ._arms import Arm, source
 from ._asking import Asking, Decoding, schedule
 from ._folder import Folder, Settings
 from ._grade import Near
-from ._plots import plots
-from ._report import Subject, render
-from ._results import Result, read, settled
-from ._summary import Summary, summarize, summary_dict
-from ._tables import markdown, results_csv
+from ._reporting import Findings, comparing
 
 if TYPE_CHECKING:
     from .._api import Relay
-    from ._drawing import Plot
     from ._questions import Item
 
+_DRIFT = 0.001
+"""Shares that differ by less are told as the same."""
 
-class Evaluation:
-    """An evaluation and where its files are.
+
+class Evaluation(Findings):
+    """An evaluation that can be begun and gone on with.
 
     Args:
         folder: its own.
@@ -67,13 +59,9 @@ class Evaluation:
         at_once: int = 1,
         near: Near | None = None,
     ) -> None:
-        self.folder = folder
-        self.settings = settings
+        super().__init__(folder, settings, items, arms, near=near)
         self.profile = profile
-        self.items = tuple(items)
-        self.arms = tuple(arms)
         self.at_once = at_once
-        self.near = near
         self.sampling = Sampling(**settings.sampling)
         if not self.items:
             raise UsageError(f"there are no questions in {settings.data}")
@@ -117,7 +105,7 @@ class Evaluation:
         """
         for decoding, relay in relays.items():
             await self._introduce(relay, self.roles(decoding))
-        with _mathematics(item.kind == "math" for item in self.items) as mathematics:
+        with comparing(item.kind == "math" for item in self.items) as mathematics:
             await self._ask(Asking(self, relays, progress, mathematics))
 
     async def _ask(self, asking: Asking) -> None:
@@ -165,108 +153,29 @@ class Evaluation:
             what = "answer of {} is" if missing == 1 else "answers of {} are"
             asking.note(f"{arm.name} waits: {missing} {what.format(first.name)} missing")
             return False
-        if arm.base == "random" and arm.name not in self.settings.shares:
+        if arm.base == "random":
             usage = pooled(
                 usage_from(found.usage)
                 for found in map(asking.found.__getitem__, keys)
                 if found.usage is not None
             )
-            share = 1.0 - (1.0 if usage.utilization is None else usage.utilization)
-            self._update(shares={**self.settings.shares, arm.name: round(share, 4)})
-            asking.note(f"{arm.name} delegates {share:.1%}, as {first.name} did")
+            kept = 1.0 if usage.utilization is None else usage.utilization
+            self._pin(arm, first, 1.0 - kept, asking)
         return True
 
-    def results(self) -> list[Result]:
-        """Those that are there, of other arms and questions too.
+    def _pin(self, arm: Arm, first: Arm, share: float, asking: Asking) -> None:
+        """Keep the share at which `arm` runs: that of `first` when `arm` began, and no later one.
 
-        Raises:
-            UsageError: the file cannot be read, or a line is no result.
+        Answers at two shares would be two arms. So an arm that has answers keeps its share, also
+        where `first` has answered more questions since.
         """
-        return read(self.folder.results)
-
-    def summary(self) -> Summary:
-        """Of what was asked, as far as it is there.
-
-        Raises:
-            UsageError: as `results`.
-            MissingExtraError: a library is not installed.
-        """
-        settings, found = self.settings, self.results()
-        unsure = [result.error is None and result.correct is None for result in found]
-        unsure.append(any(arm.policy == ANSWER_STAGE for arm in self.arms))
-        with _mathematics(unsure) as mathematics:
-            return summarize(
-                self.items,
-                found,
-                self.arms,
-                runs=settings.runs,
-                devices=settings.devices,
-                mathematics=mathematics,
-                near=self.near,
-            )
-
-    def report(self) -> Summary:
-        """Write the page with its plots, the summary as JSON and Markdown, and the results as CSV.
-
-        Raises:
-            UsageError: as `results`, or a file cannot be written.
-            MissingExtraError: a library is not installed.
-        """
-        summary, devices = self.summary(), self.settings.devices
-        found = settled(self.results())
-        asked = schedule(self.items, self.settings.runs, self.arms)
-        told = {"settings": asdict(self.settings), "version": __version__, **summary_dict(summary)}
-        write(self.folder.summary, json.dumps(told, indent=1, ensure_ascii=False) + "\n")
-        write(self.folder.markdown, markdown(summary, self.facts))
-        rows = [found[unit.key] for unit in asked if unit.key in found]
-        drawn = plots(summary, [row for row in rows if row.error is None], devices=devices)
-        self._write_plots(drawn)
-        subject = Subject(summary, self.items, rows, drawn, self.facts)
-        write(self.folder.page, render(subject))
-        write(self.folder.table, results_csv(sorted(rows, key=lambda row: row.order)))
-        return summary
-
-    def _write_plots(self, drawn: Iterable[Plot]) -> None:
-        """As files; those of an earlier report that can no longer be drawn go."""
-        made(self.folder.plots)
-        for plot in drawn:
-            for ending, content in (("svg", plot.svg), ("png", plot.png)):
-                path = self.folder.plots / f"{plot.name}.{ending}"
-                write(path, content) if content else path.unlink(missing_ok=True)
-
-    @property
-    def facts(self) -> list[tuple[str, str]]:
-        """How it was made: label and value."""
-        settings = self.settings
-
-        def model(role: str, named: str) -> str:
-            own = settings.engines.get(role, {})
-            served = f"{own.get('model', '')} ({own.get('kind', '')})" if own else ""
-            return served or named
-
-        sampling = settings.sampling
-        drawn = (
-            "greedy" if not sampling["temperature"] else f"temperature {sampling['temperature']}"
-        )
-        leveled = any(arm.base in LEVELED and not arm.level for arm in self.arms)
-        facts = [
-            ("data", f"{settings.data}, {len(self.items)} questions"),
-            ("large", model("large", settings.large)),
-            ("small", model("small", settings.small)),
-            ("profile", f"{settings.profile}, sha256 {settings.profile_sha256[:16]}"),
-            ("level", (settings.level or "the profile's own cues") if leveled else ""),
-            ("sampling", f"{drawn}, at most {settings.max_tokens} tokens, seed {settings.seed}"),
-            *((f"share of {name}", f"{share:.1%}") for name, share in settings.shares.items()),
-            ("version", f"relaygen {__version__}"),
-        ]
-        return [(label, value) for label, value in facts if value]
-
-
-@contextmanager
-def _mathematics(needed: Iterable[bool]) -> Iterator[Mathematics | None]:
-    """One process that compares, for many answers; None where no answer needs it."""
-    if not any(needed):
-        yield None
-        return
-    with Mathematics() as mathematics:
-        yield mathematics
+        before = self.settings.shares.get(arm.name)
+        if before is not None and asking.has_begun(arm.name):
+            if abs(before - share) >= _DRIFT:
+                asking.note(
+                    f"{arm.name} keeps its share of {before:.1%}, at which it began; "
+                    f"{first.name} delegates {share:.1%} by now"
+                )
+            return
+        self._update(shares={**self.settings.shares, arm.name: round(share, 4)})
+        asking.note(f"{arm.name} delegates {share:.1%}, as {first.name} did")

@@ -89,7 +89,7 @@ def load_items(
         n: only the first so many.
 
     Raises:
-        UsageError: the source cannot be read, or a line makes no sense.
+        UsageError: the source cannot be read, a line makes no sense, or there are fewer than `n`.
         MissingExtraError: a hub data set without the library ``datasets``.
     """
     if n is not None and n < 1:
@@ -106,6 +106,11 @@ def load_items(
         items[item.id] = item
     if not items:
         raise UsageError(f"{source} holds no question")
+    if n is not None and n > len(items):
+        raise UsageError(
+            f"{n} questions are asked for, and {source} holds only {len(items)}",
+            hint=f"--n {len(items)} or fewer, or none for all",
+        )
     return list(items.values())
 
 

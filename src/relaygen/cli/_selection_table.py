@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
+
+from relaygen.cli._tables import on_stdout
 
 if TYPE_CHECKING:
     from relaygen.calibrate._outcome import Calibration, CueResult, Level, Steered
 
 
-def show_selection(result: Calibration) -> None:
-    """Print the selected cues and the levels on stdout."""
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console = Console(highlight=False, width=100)
+def show_selection(result: Calibration, policy: Literal["relay", "margin"]) -> None:
+    """Print the selected cues and the levels on stdout.
+
+    Args:
+        result: the selection.
+        policy: of the levels of its profile.
+    """
+    console = on_stdout(100)
     chosen = [cue for cue in result.cues if cue.selected]
     chosen.sort(key=lambda cue: (-cue.effect if math.isfinite(cue.effect) else 0.0, cue.name))
     table = _table("cue", "sentences", "margin", "agrees", "effect", "95 % interval", "p")
@@ -43,11 +47,13 @@ def show_selection(result: Calibration) -> None:
     doubts = []
     for level in result.levels:
         levels.add_row(level.name, "relay", *_predicted(level))
-        doubts += _doubts(level.name, level, level)
-        if level.own is not None:
-            policy = f"margin:{level.own.stay:.2f}:{level.own.leave:.2f}"
-            levels.add_row("", policy, *_predicted(level.own))
-            doubts += _doubts(f"{level.name}, {policy}", level, level.own)
+        used = level.under(policy)
+        doubts += _doubts(level.name, level, level, used)
+        steered = level.own if policy == "relay" else level.best
+        if steered is not None:
+            name = f"margin:{steered.stay:.2f}:{steered.leave:.2f}"
+            levels.add_row("", name, *_predicted(steered))
+            doubts += _doubts(f"{level.name}, {name}", level, steered, used)
     console.print(levels)
     for doubt in doubts:
         console.print(Text(doubt, "yellow"))
@@ -65,10 +71,10 @@ def _predicted(told: Level | Steered) -> tuple[str, ...]:
     )
 
 
-def _doubts(name: str, level: Level, told: Level | Steered) -> list[str]:
-    """What is not as it was wished, one line or none."""
+def _doubts(name: str, level: Level, told: Level | Steered, used: Level | Steered) -> list[str]:
+    """What is not as it was wished, one line or none; `used` is what the profile has."""
     target = level.missed(told.utilization)
-    found = ["unproven"] if told is level and told.unproven else []
+    found = ["unproven"] if told is used and told.unproven else []
     if target is not None:
         found.append(f"misses its {100 * target:.0f} %")
     return [f"{name}: {', '.join(found)}"] if found else []

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.text import Text
 
+from relaygen.cli._tables import on_stdout
 from relaygen.evaluate._paired import NO_WORSE, WORSE
 from relaygen.evaluate._tables import Table, remarks, titled
 
@@ -19,9 +20,7 @@ _WIDTH = 120  # of a pipe
 
 def show_summary(summary: Summary) -> None:
     """Print it on stdout."""
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console = Console(highlight=False, width=_WIDTH)
+    console = on_stdout(_WIDTH)
     for title, table in titled(summary):
         console.print(Text(title, "bold"))
         _print(console, table)

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.text import Text
 
-from relaygen.cli._selected import _number, _table
+from relaygen.cli._selection_table import _number, _table
 from relaygen.cli._summary import plural
+from relaygen.cli._tables import on_stdout
 
 if TYPE_CHECKING:
     from relaygen.calibrate._check import Check, LevelCheck
@@ -19,9 +20,7 @@ def show_check(result: Check | None) -> None:
     """Print predicted beside measured, and the speed-up to expect, on stdout."""
     if result is None:
         return
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console = Console(highlight=False, width=100)
+    console = on_stdout(100)
     asked = plural(result.questions, "fresh question")
     console.print(Text(f"predicted and measured, on {asked} at each level\n"))
     table = _table(
