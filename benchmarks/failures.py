@@ -1,6 +1,6 @@
 """A broken small engine never breaks a text: planted failures, byte by byte against the truth.
 
-    python benchmarks/failures.py --runs 20 --out docs/results/failures
+    python benchmarks/failures.py --runs 20 [--out FILE]
 
 Two mock engines play one trace over HTTP, the relay runs over both, and the small one fails at a
 random token inside one of its segments: reset, stall beyond the timeout, garbage bytes, an error
@@ -100,7 +100,7 @@ async def one(bench: Bench, kind: str, place: Place, token: int) -> dict[str, An
     }
 
 
-async def main(runs: int, out: Path, seed: int) -> None:
+async def measured(runs: int, seed: int) -> list[dict[str, Any]]:
     """All kinds, interleaved."""
     draw = random.Random(seed)
     trace = load_trace("short")
@@ -119,9 +119,7 @@ async def main(runs: int, out: Path, seed: int) -> None:
                 token = draw.randint(1, place.tokens - 2) if kind != "http500" else 0
                 records.append(await one(bench, kind, place, token))
         await bench.relay.aclose()
-    out.parent.mkdir(parents=True, exist_ok=True)
-    out.with_suffix(".jsonl").write_text("".join(json.dumps(r) + "\n" for r in records))
-    report(records)
+    return records
 
 
 def report(records: list[dict[str, Any]]) -> None:
@@ -144,6 +142,8 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--runs", type=int, default=20, help="of each kind")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--out", type=Path, default=Path("docs/results/failures"))
+    parser.add_argument("--out", type=Path, default=Path("failures.jsonl"), help="JSON lines")
     given = parser.parse_args()
-    asyncio.run(main(given.runs, given.out, given.seed))
+    found = asyncio.run(measured(given.runs, given.seed))
+    given.out.write_text("".join(json.dumps(record) + "\n" for record in found))
+    report(found)

@@ -1,6 +1,6 @@
 """``kill -9`` on a real llama-server in the middle of its segments: the answers are whole.
 
-    python benchmarks/kill.py --runs 10
+    python benchmarks/kill.py --runs 10 [--out FILE]
 
 Two llama.cpp servers play the pair. In each run the small one is killed after a few tokens of a
 delegated segment, the large one finishes, and the small one is started again. The event log says
@@ -97,7 +97,7 @@ def main() -> None:
     """All runs."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--runs", type=int, default=10)
-    parser.add_argument("--out", type=Path, default=Path("docs/results/kill.jsonl"))
+    parser.add_argument("--out", type=Path, default=Path("kill.jsonl"), help="JSON lines")
     given = parser.parse_args()
     servers = {role: start(role) for role in PORTS}
     try:
@@ -114,7 +114,6 @@ def main() -> None:
     finally:
         for process in servers.values():
             process.kill()
-    given.out.parent.mkdir(parents=True, exist_ok=True)
     given.out.write_text("".join(json.dumps(record) + "\n" for record in records))
     struck = [record for record in records if record["fell_back_at"]]
     whole = sum(record["whole"] for record in struck)

@@ -1,6 +1,6 @@
 """Writes a synthetic reasoning trace for mock engines, and tells how the relay reads it.
 
-    python benchmarks/trace.py [long|short|FILE] [--seed N] [--tokens N] [--write FILE]
+    python benchmarks/trace.py [long|short|FILE | --short] [--seed N] [--tokens N] [--write FILE]
 
 The trace is made of the kind of sentences that reasoning models write. Its figures come from a real
 relay over two engines that play it in this process, with the profile ``qwen3-32b+1.7b``.

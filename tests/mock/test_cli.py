@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import sys
+from dataclasses import fields
 
 import httpx
 from click.testing import CliRunner
 
 from relaygen.cli import main
+from relaygen.mock import FAILURE_KINDS, Failure
 
-from .support import HEAD, TRACE, body
+from .support import HEAD, TRACE, body, engine
 
 
 def test_it_serves_until_it_is_stopped() -> None:
@@ -36,6 +39,20 @@ def test_it_serves_until_it_is_stopped() -> None:
             process.send_signal(signal.SIGINT)
             code = process.wait(20)
     assert code in (0, 130)
+
+
+def test_its_help_has_the_body_of_a_failure_and_every_kind() -> None:
+    shown = CliRunner().invoke(main, ["mock-engine", "--help"], terminal_width=80).output
+    text = " ".join(shown.split())
+    body = text.partition("/mock/failures plans failures while it runs: ")[2].partition(", or")[0]
+    with engine() as mock:
+        mock.post("/mock/failures", json.loads(body))
+        (planned,) = mock.get("/mock/failures")
+    assert (planned["kind"], planned["token"]) == ("reset", 10)
+    for name in {field.name for field in fields(Failure)} - {"kind", "token"}:
+        assert f"{name} (" in text.partition("Further fields")[2]
+    for kind, what in FAILURE_KINDS.items():
+        assert f"{kind} {what}" in text
 
 
 def test_what_makes_no_sense() -> None:

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
+import httpx
 import pytest
 
 from relaygen import ContextLengthError, EngineError, EngineReplyError, EngineUnreachableError
@@ -17,10 +19,12 @@ from .support import (
     TEXT,
     THINKING,
     TOOL,
+    call,
     get,
     pair,
     post,
     problem,
+    serving,
 )
 
 # A whole reply.
@@ -139,7 +143,9 @@ def test_without_tools_a_call_is_text() -> None:
 
 def test_one_call_ends_the_answer_where_calls_may_not_be_parallel() -> None:
     served = pair(f"{CALL}\n{CALL}\nThat was it.", profile="embedded")
-    choice = post(served, body={"tools": [TOOL], "parallel_tool_calls": False}).json()["choices"][0]
+    body = post(served, body={"tools": [TOOL], "parallel_tool_calls": False}).json()
+    choice = body["choices"][0]
+    assert body["relay"]["finish"] == "stop"  # nobody cancelled it
     assert len(choice["message"]["tool_calls"]) == 1
     assert choice["finish_reason"] == "tool_calls"
     assert (
@@ -221,6 +227,33 @@ def test_unknown_paths_and_methods() -> None:
     wrong = get(pair(), CHAT)
     assert problem(wrong) == (405, None, "method_not_allowed")
     assert wrong.headers["allow"] == "POST"
+
+
+@pytest.mark.parametrize(
+    "path", ["/health", "/ready", "/metrics", "/v1/models", "/v1/models/relaygen", "/docs", "/"]
+)
+def test_heads_are_answered_as_load_balancers_ask(path: str) -> None:
+    served = pair()
+    asked, head = (
+        call(served, partial(httpx.AsyncClient.request, method=method, url=path))
+        for method in ("GET", "HEAD")
+    )
+    assert asked.status_code == head.status_code == 200
+    assert head.headers["content-type"] == asked.headers["content-type"]
+    served.service.drain()
+    drained = call(served, lambda client: client.head("/ready"))
+    assert drained.status_code == 503
+    refused = call(served, lambda client: client.head(CHAT))
+    assert refused.status_code == 405
+
+
+def test_a_head_has_no_body_over_a_socket() -> None:
+    with serving(pair()) as url, httpx.Client(base_url=url) as client:
+        for path in ("/health", "/metrics"):
+            reply = client.head(path)
+            assert (reply.status_code, reply.content) == (200, b"")
+            assert int(reply.headers["content-length"]) > 0
+            assert client.get("/health").json() == {"status": "ok"}  # on the same connection
 
 
 def test_models_are_listed_and_each_is_found() -> None:

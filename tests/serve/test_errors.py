@@ -11,6 +11,7 @@ from relaygen._errors import (
     EngineStartError,
     EngineUnreachableError,
     ModelError,
+    PolicyError,
     RelayGenError,
     UsageError,
 )
@@ -28,6 +29,7 @@ from relaygen.serve._errors import api_error, invalid, without_address
         (EngineUnreachableError("x"), 503, "engine_unreachable"),
         (EngineError("x"), 502, "engine_error"),
         (ModelError("x"), 500, "internal_error"),
+        (PolicyError("x"), 500, "internal_error"),
     ],
 )
 def test_every_error_of_ours_has_a_status(

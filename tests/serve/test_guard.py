@@ -1,13 +1,22 @@
 from __future__ import annotations
 
+import asyncio
+import io
+
+import httpx
 import pytest
 
-from relaygen import EngineError
+from relaygen import Conversation, EngineError, Relay
+from relaygen._types import Prompt, Role
 from relaygen.engines.scripted import Failure, ScriptedEngine
+from relaygen.policies.base import Decision, Start, Token
+from relaygen.policies.single import Alone
+from relaygen.serve._app import make_app
 from relaygen.serve._guard import Keys
+from relaygen.serve._logs import Log
 from relaygen.serve._settings import Settings
 
-from .support import CHAT, THINKING, get, pair, post, problem
+from .support import CHAT, THINKING, Pair, call, get, pair, post, problem
 
 SECRET = "sk-secret-1"
 
@@ -36,17 +45,41 @@ def test_without_keys_everybody_may_call() -> None:
     assert Keys([]).accept("Bearer whatever")
 
 
-def test_everything_but_health_and_ready_wants_a_key() -> None:
+def test_everything_but_what_tells_nothing_wants_a_key() -> None:
     served = pair(settings=Settings(api_keys=(SECRET,)))
-    for path in ("/v1/models", "/openapi.json", "/docs", "/nowhere", CHAT):
+    for path in ("/v1/models", "/nowhere", "/docs/nowhere", CHAT):
         refused = get(served, path)
         assert problem(refused) == (401, None, "invalid_api_key")
         assert refused.headers["www-authenticate"] == "Bearer"
     assert problem(post(served))[0] == 401
-    for path in ("/health", "/ready"):
+    for path in ("/health", "/ready", "/metrics", "/openapi.json", "/docs", "/redoc"):
         assert get(served, path).status_code == 200
     assert post(served, headers={"authorization": f"Bearer {SECRET}"}).status_code == 200
     assert len(served.large.requests) > 0
+
+
+def test_the_description_says_what_wants_a_key() -> None:
+    paths = get(pair(settings=Settings(api_keys=(SECRET,))), "/openapi.json").json()["paths"]
+    for path in ("/health", "/ready", "/metrics"):
+        assert paths[path]["get"]["security"] == []
+    assert "security" not in paths[CHAT]["post"]
+    assert SECRET not in str(paths)
+
+
+def test_a_request_that_the_server_gives_up_is_no_success() -> None:
+    served = pair(large=ScriptedEngine(THINKING, token_ms=50))
+
+    async def cancelled(client: httpx.AsyncClient) -> None:
+        body = {"messages": [{"role": "user", "content": "?"}], "stream": True}
+        asking = asyncio.ensure_future(client.post(CHAT, json=body))
+        while not served.large.requests:  # noqa: ASYNC110 - it tells nobody
+            await asyncio.sleep(0.01)
+        asking.cancel()
+        await asyncio.gather(asking, return_exceptions=True)
+
+    call(served, cancelled)
+    (line,) = served.lines
+    assert line["error"] == "shutting_down"
 
 
 @pytest.mark.parametrize(
@@ -130,3 +163,48 @@ def test_a_defect_of_ours_is_a_plain_500_and_a_traceback_in_the_log(stream: bool
     assert line["exception"] == "ZeroDivisionError"
     assert "in release" in line["traceback"]
     assert "Geheimnis" not in response.text + served.written.getvalue()
+
+
+class _Careless(Alone):
+    """A policy of the operator's own and its session, with a defect."""
+
+    name = "careless"
+    first: Role = "large"
+    roles: frozenset[Role] = frozenset(("large", "small"))
+    margins: frozenset[Role] = frozenset()
+
+    def start(self, start: Start) -> _Careless:
+        return self
+
+    def feed(self, token: Token) -> Decision:
+        raise ZeroDivisionError("Geheim" + "nis")
+
+
+class _Foreign(ScriptedEngine):
+    """An engine of the operator's own, with a defect."""
+
+    async def render(self, conversation: Conversation) -> Prompt:
+        raise ZeroDivisionError("Geheim" + "nis")
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_a_defect_of_the_operators_policy_is_not_the_clients_fault(stream: bool) -> None:
+    relay = Relay(ScriptedEngine(THINKING), ScriptedEngine(THINKING), policy=_Careless())
+    written = io.StringIO()
+    served = Pair(ScriptedEngine(), ScriptedEngine(), make_app(relay, log=Log(written)), written)
+    response = post(served, body={"stream": stream})
+    assert '"code":"internal_error"' in response.text.replace(" ", "")
+    line = served.lines[0]
+    assert (line["level"], line["exception"]) == ("error", "PolicyError")
+    assert "in feed" in line["traceback"]
+    assert "Geheimnis" not in response.text + served.written.getvalue()
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_a_defect_of_an_engine_of_ones_own_is_in_the_log(stream: bool) -> None:
+    served = pair(large=_Foreign(THINKING))
+    response = post(served, body={"stream": stream})
+    assert '"code":"engine_error"' in response.text.replace(" ", "")
+    line = served.lines[0]
+    assert (line["error"], line["exception"]) == ("engine_error", "EngineError")
+    assert "in render" in line["traceback"]

@@ -127,7 +127,8 @@ def test_the_servers_level_is_the_default() -> None:
         ("pair", "nope", "fast", 400, "relay.policy", "no policy 'nope'"),
         ("pair", "margin", "careful", 400, "relay.policy", "balanced, fast"),
         ("pair@margin", None, "careful", 404, "model", "balanced, fast"),
-        ("pair@nope", "large", "fast", 404, "model", "no policy 'nope'"),
+        ("pair@nope", "large", "fast", 404, "model", "no policy or level 'nope'"),
+        ("pair@slow", None, None, 404, "model", "levels: careful, balanced, fast"),
     ],
 )
 def test_what_makes_no_sense(
@@ -138,6 +139,17 @@ def test_what_makes_no_sense(
     assert (caught.value.status, caught.value.param) == (status, param)
     assert says in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_a_profile_without_levels_says_so() -> None:
+    made = Models("pair", load("embedded"), make_policy("relay", load("embedded")))
+    with pytest.raises(ApiError) as caught:
+        made.pick("pair@fast", None)
+    assert (caught.value.status, caught.value.code) == (404, "model_not_found")
+    assert "no policy or level 'fast'" in str(caught.value)
+    assert "profile 'embedded' has no levels (serve one that has, with --profile)" in str(
+        caught.value
+    )
 
 
 def test_levels_are_listed_where_they_can_be_asked_for() -> None:

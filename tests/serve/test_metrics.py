@@ -28,7 +28,21 @@ from relaygen.serve._settings import Settings
 from relaygen.serve._watch import CHAT_ROUTE, OUTCOMES, Exchange
 
 from .metering import Page, page, read, scrape
-from .support import CHAT, PLAIN, TEXT, THINKING, Pair, call, get, pair, post, running, until
+from .support import (
+    CALL,
+    CHAT,
+    PLAIN,
+    TEXT,
+    THINKING,
+    TOOL,
+    Pair,
+    call,
+    get,
+    pair,
+    post,
+    running,
+    until,
+)
 
 SECRET = "sk-1"
 SOURCES = Path(relaygen.__file__).parent
@@ -411,6 +425,28 @@ def test_what_may_happen_is_there_from_the_start() -> None:
     assert before.total("engine_requests_total") == before.total("tokens_total") == 0
 
 
+def test_a_share_has_both_its_parts_before_anybody_wrote() -> None:
+    """An alert on the small model's share must see a 0 where that writes nothing at all."""
+    profile = load("embedded-calibrated").at("fast")
+    relay = Relay(ScriptedEngine(), ScriptedEngine(), profile=profile)
+    found = page(Pair(ScriptedEngine(), ScriptedEngine(), make_app(relay)))
+    for model in ("large", "small"):
+        for stage in ("reasoning", "answer"):
+            labels = {"model": model, "stage": stage, "policy": relay.policy.name, "level": "fast"}
+            assert found.series["relaygen_tokens_total", frozenset(labels.items())] == 0
+    labels = {"policy": relay.policy.name, "level": "fast", "finish": "error"}
+    assert found.series["relaygen_generations_total", frozenset(labels.items())] == 0
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_an_answer_that_ends_behind_its_only_call_was_not_cancelled(stream: bool) -> None:
+    served = pair(f"{CALL}\n{CALL}\nThat was it.", profile="embedded")
+    post(served, body={"tools": [TOOL], "parallel_tool_calls": False, "stream": stream})
+    found = ended(served)
+    assert found.of("requests_total") == {("ok", CHAT): 1}
+    assert found.of("generations_total") == {("stop", "", "relay"): 1}
+
+
 def test_several_applications_in_one_process_count_apart() -> None:
     first, second = pair(), pair()
     post(first)
@@ -444,6 +480,9 @@ class Babbling:
             return STAY
         self.cues += 1
         return HandOff(token.index, "delegate", f"reason {self.cues}", f'cue "{self.cues}"\n')
+
+    def probed(self, piece: Any) -> Decision:
+        return STAY
 
     def answer(self, on_duty: Any) -> Any:
         return on_duty

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,6 +13,7 @@ from relaygen import EngineReplyError
 from relaygen.engines.scripted import Failure, ScriptedEngine
 from relaygen.serve._settings import Settings
 
+from ..docs import ROOT, fences, text_of
 from .support import ANSWER, CALL, PLAIN, REASONING, THINKING, TOOL, Pair, pair, serving
 
 MESSAGES: Any = [{"role": "user", "content": "1 + 2?"}]
@@ -150,3 +152,15 @@ def test_leaving_a_stream_frees_the_engines() -> None:
         stream.close()
     assert slow.aborted == 1
     assert len(slow.released) == 1
+
+
+def test_the_pages_sample_runs_as_it_stands(capsys: pytest.CaptureFixture[str]) -> None:
+    (sample,) = (f for f in fences(text_of(ROOT / "docs" / "serve.md")) if f.language == "python")
+    with serving(pair()) as url:
+        code = re.sub(r"http://127.0.0.1:\d+", url, sample.text)
+        assert code != sample.text
+        exec(compile(code, "serve.md", "exec"), {})
+    whole, streamed = capsys.readouterr().out.split(f"{ANSWER} {{", 1)
+    assert whole.strip() == REASONING.strip()
+    assert streamed.count(ANSWER) == 1
+    assert streamed.count("'handoffs': 5") == 2

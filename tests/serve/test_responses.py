@@ -112,7 +112,8 @@ def test_why_delegation_was_paused() -> None:
 def test_reasons_are_openais(finish: Finish) -> None:
     body = completion(ORDER, generation(usage(), finish=finish), Heading(ORDER), field="reasoning")
     assert body["choices"][0]["finish_reason"] in ("stop", "length")
-    assert body["relay"]["finish"] == finish
+    # A whole reply was not cancelled: the server ended the models behind what was asked for.
+    assert body["relay"]["finish"] == ("stop" if finish == "cancelled" else finish)
 
 
 def test_a_guarded_loop_is_no_whole_answer() -> None:

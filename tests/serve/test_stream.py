@@ -11,6 +11,7 @@ import pytest
 from relaygen import EngineReplyError, EngineUnreachableError
 from relaygen.engines.scripted import Failure, ScriptedEngine
 from relaygen.serve._settings import Settings
+from relaygen.serve._stream import ABORT
 
 from .support import (
     ANSWER,
@@ -320,6 +321,47 @@ def test_a_client_that_does_not_read_is_dropped() -> None:
             until(lambda: not server.server_state.connections)  # although it still does not read
     assert served.lines[0].get("error") == "client_stalled", served.lines
     assert served.service.admission.idle
+
+
+def test_a_client_that_does_not_read_its_error_is_dropped_too() -> None:
+    dies = Failure(EngineReplyError("garbage"), request=None, token=4)
+    served = pair(
+        large=ScriptedEngine(THINKING, failures=[dies]), settings=Settings(write_timeout=0.1)
+    )
+    aborted: list[bool] = []
+
+    async def scenario() -> None:
+        body = json.dumps({**ASK, **STREAM}).encode()
+        sent = iter([{"type": "http.request", "body": body, "more_body": False}])
+
+        async def receive() -> Any:
+            message = next(sent, None)
+            if message is None:
+                await asyncio.Event().wait()
+            return message
+
+        async def send(message: Any) -> None:
+            if b'"error"' in message.get("body", b""):
+                await asyncio.Event().wait()
+
+        scope = {
+            "type": "http",
+            "http_version": "1.1",
+            "method": "POST",
+            "path": CHAT,
+            "raw_path": CHAT.encode(),
+            "query_string": b"",
+            "root_path": "",
+            "scheme": "http",
+            "headers": [],
+            "extensions": {ABORT: lambda: aborted.append(True)},
+        }
+        await asyncio.wait_for(served.app(scope, receive, send), 20)
+
+    asyncio.run(scenario())
+    assert aborted == [True]
+    assert served.lines[0]["error"] == "engine_error"
+    assert served.lines[0]["large_tokens"] == 4
 
 
 def test_a_silent_stream_gets_pings() -> None:

@@ -24,7 +24,7 @@ from relaygen.serve import _tracing
 from relaygen.serve._app import make_app
 from relaygen.serve._logs import Log
 from relaygen.serve._settings import Settings
-from relaygen.serve._tracing import Traces, open_traces, spans
+from relaygen.serve._tracing import Traces, check_extra, open_traces, spans
 
 from .support import CHAT, PLAIN, TAGS, TEXT, THINKING, Pair, get, post, running, until
 
@@ -212,6 +212,20 @@ def test_a_fallback_is_a_moment() -> None:
     assert set(events) == {"first token", "first answer token", "fallback"}
     assert dict(events["fallback"].attributes or {}) == {"relaygen.role": "small"}
     assert events["first token"].timestamp < events["first answer token"].timestamp
+
+
+def test_a_segment_whose_engine_failed_is_an_error() -> None:
+    dies = Failure(EngineReplyError("garbage"), token=2)
+    served = traced(small=ScriptedEngine(THINKING, failures=[dies]))
+    post(served)
+    states = [
+        (facts(span)["relaygen.role"], span.status.status_code is StatusCode.ERROR)
+        for span in served.segments
+    ]
+    assert states[:3] == [("large", False), ("small", True), ("large", False)]
+    assert not any(error for _, error in states[2:])
+    assert served.root.status.status_code is StatusCode.UNSET  # the answer is whole
+    assert "garbage" not in "".join(span.to_json() for span in served.spans)
 
 
 def test_a_client_that_leaves() -> None:
@@ -406,12 +420,14 @@ def test_the_environments_name_of_the_service_is_kept(monkeypatch: pytest.Monkey
 
 
 def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    check_extra()
     name = "opentelemetry.exporter.otlp.proto.http.trace_exporter"
     monkeypatch.setitem(sys.modules, name, None)
-    with pytest.raises(MissingExtraError) as caught:
-        open_traces("http://127.0.0.1:4318/v1/traces")
-    assert caught.value.hint == "install it with: pip install 'relaygen[otel]'"
-    assert "opentelemetry" in str(caught.value)
+    for look in (check_extra, lambda: open_traces("http://127.0.0.1:4318/v1/traces")):
+        with pytest.raises(MissingExtraError) as caught:
+            look()
+        assert caught.value.hint.startswith("install it with: pip install 'relaygen[otel]'")
+        assert "opentelemetry" in str(caught.value)
 
 
 def test_a_collector_that_does_not_answer_is_not_waited_for(
@@ -428,20 +444,40 @@ def test_a_collector_that_does_not_answer_is_not_waited_for(
     assert gone.is_set()
 
 
+def test_what_does_not_give_up_is_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A request to a collector that answers drop by drop ends with nobody's patience."""
+    answered, over = threading.Event(), threading.Event()
+
+    class Dripping(TracerProvider):
+        def shutdown(self) -> None:
+            answered.wait(20)
+            over.set()
+
+    monkeypatch.setattr(_tracing, "_PATIENCE_S", 0.01)
+    monkeypatch.setattr(_tracing, "_LAST_S", 0.01)
+    given_up: list[bool] = []
+    provider = Dripping(shutdown_on_exit=False)
+    Traces(provider, give_up=lambda: given_up.append(True)).close()
+    assert given_up == [True]
+    assert not over.is_set()
+    answered.set()
+
+
 def test_closing_is_no_work_for_the_loop() -> None:
     """The end of the application waits for the spans in a thread."""
     served = traced()
     closed: list[str] = []
 
-    class Provider(TracerProvider):
-        def shutdown(self) -> None:
+    class Watched(Traces):
+        def close(self) -> None:
+            super().close()
             try:
                 asyncio.get_running_loop()
             except RuntimeError:
                 closed.append("in a thread")
 
     relay = Relay(served.large, served.small)
-    app = make_app(relay, traces=Traces(Provider(shutdown_on_exit=False)))
+    app = make_app(relay, traces=Watched(TracerProvider(shutdown_on_exit=False)))
     with running(Pair(served.large, served.small, app)):
         assert not closed
     assert closed == ["in a thread"]

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from .._errors import UsageError
 
 FailureKind = Literal["reset", "stall", "garbage", "error", "end", "http500", "slow"]
-"""``reset``: the connection breaks. ``stall``: nothing more comes. ``garbage``: the next token's
-event is replaced by bytes that are none. ``error``: an error event. ``end``: the reply ends without
-a finish reason. ``http500``: no stream at all. ``slow``: the rest takes ten times as long."""
 
-KINDS: tuple[FailureKind, ...] = get_args(FailureKind)
 SLOWDOWN = 10.0
+KINDS: Mapping[FailureKind, str] = {
+    "reset": "The connection breaks.",
+    "stall": "Nothing more comes.",
+    "garbage": "The next token's event is replaced by bytes that are none.",
+    "error": "An error event, and the end.",
+    "end": "The reply ends without a finish reason.",
+    "http500": "No stream at all, whatever TOKEN is.",
+    "slow": f"The rest takes {SLOWDOWN:g} times as long.",
+}
+"""What happens, by kind."""
 GARBAGE = b'data: \xff\xfe\x00{"id":\x80\x81\xfe,,]\n\n'
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
@@ -73,6 +74,7 @@ def make_app(
     )
     app.state.service = service
     _add_routes(app, service)
+    _answer_heads(app)
     page = add_playground(app)
     _add_handlers(app)
     app.add_middleware(
@@ -81,7 +83,7 @@ def make_app(
         root_path=settings.root_path,
         log=service.log,
         watcher=service.watcher,
-        public=page,
+        public=(*page, *_described(app)),
     )
     if settings.cors_origins:
         app.add_middleware(
@@ -145,6 +147,20 @@ def _add_routes(app: FastAPI, service: Service) -> None:
     for path in ("/v1/responses", "/v1/messages"):
         for rest in ("", "/{rest:path}"):
             app.add_api_route(path + rest, absent, methods=methods, include_in_schema=False)
+
+
+def _answer_heads(app: FastAPI) -> None:
+    """HEAD wherever GET is: that is how some load balancers ask, and FastAPI leaves it out."""
+    for route in list(app.routes):
+        if isinstance(route, APIRoute) and route.methods == {"GET"}:
+            app.add_api_route(route.path, route.endpoint, methods=["HEAD"], include_in_schema=False)
+
+
+def _described(app: FastAPI) -> tuple[str, ...]:
+    """The paths of the API's description, which needs no key: it says nothing about this server but
+    that it asks for one, and a browser sends none with a page."""
+    paths = (app.openapi_url, app.docs_url, app.redoc_url, app.swagger_ui_oauth2_redirect_url)
+    return tuple(path for path in paths if path)
 
 
 def _add_handlers(app: FastAPI) -> None:

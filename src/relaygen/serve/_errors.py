@@ -12,6 +12,7 @@ from .._errors import (
     EngineError,
     EngineReplyError,
     EngineUnreachableError,
+    PolicyError,
     RelayGenError,
     UsageError,
 )
@@ -90,6 +91,8 @@ def api_error(error: RelayGenError) -> ApiError:
     An engine's own words are kept; its address is not: a client has no business with it.
     """
     message = _sentence(error)
+    if isinstance(error, PolicyError):
+        return internal()
     if isinstance(error, UsageError):
         return invalid(message)
     if isinstance(error, ContextLengthError):
@@ -103,6 +106,13 @@ def api_error(error: RelayGenError) -> ApiError:
     if isinstance(error, EngineError):
         return ApiError(502, message, type="server_error", code="engine_error")
     return ApiError(500, message, type="server_error", code="internal_error")
+
+
+def is_defect(error: RelayGenError) -> bool:
+    """Whether it is one of a policy's or an engine's own code, so that the log must say where."""
+    if isinstance(error, PolicyError):
+        return True
+    return type(error) is EngineError and error.__cause__ is not None
 
 
 def _sentence(error: RelayGenError) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import hmac
 import re
@@ -17,7 +18,7 @@ from ._logs import Log, failure
 from ._watch import Exchange, Watcher
 
 OPEN_PATHS = ("/health", "/ready", "/metrics")
-"""Answered without a key: a load balancer and Prometheus have none."""
+"""Answered without a key, for a load balancer and Prometheus have none; and not logged."""
 
 _SANE_ID = re.compile(r"[A-Za-z0-9._:/+=-]{1,128}")
 
@@ -103,6 +104,9 @@ class Guard:
 
         try:
             await self._serve(scope, receive, marked, headers, path)
+        except asyncio.CancelledError:
+            note.setdefault("error", "shutting_down")  # this server waits no longer for it
+            raise
         except Exception as error:
             status = 500  # which the application's outermost layer sends
             note |= failure(error)

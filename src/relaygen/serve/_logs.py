@@ -7,13 +7,10 @@ import logging
 import sys
 import time
 import traceback
-from collections.abc import Callable
 from datetime import datetime, timezone
 from typing import Any, TextIO
 
 from .._results import Usage
-
-Write = Callable[[str], object]
 
 _MOST_CAUSES = 5
 

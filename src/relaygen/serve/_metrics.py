@@ -7,6 +7,7 @@ A registry of its own, so that several applications fit into one process. Labels
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import get_args
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -15,8 +16,8 @@ from prometheus_client.registry import Collector
 from .._events import Event, FellBack, HandedOff
 from .._gate import Breaker, PayGate
 from .._profile import Profile
-from .._results import Generation, ModelUsage
-from .._types import ROLES, Role
+from .._results import Finish, Generation, ModelUsage
+from .._types import ROLES, Role, Stage
 from .._version import __version__
 from ..policies.base import Policy
 from ._labels import Allowed
@@ -47,7 +48,10 @@ _COUNTERS: dict[str, tuple[str, tuple[str, ...]]] = {
         "Time of engine requests: until the first token, from there to the last, and the rest.",
         ("model", "phase"),
     ),
-    "engine_requests": ("Requests to an engine, by what for.", ("model", "kind")),
+    "engine_requests": (
+        "Requests to an engine, by what for; one that was repeated counts once.",
+        ("model", "kind"),
+    ),
     "engine_prompt_tokens": (
         "Prompt tokens of engine requests, found in the prefix cache or computed.",
         ("model", "source"),
@@ -76,7 +80,7 @@ _HISTOGRAMS: dict[str, tuple[str, tuple[str, ...], tuple[float, ...]]] = {
         (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 4096),
     ),
     "handoff_seconds": (
-        "From the decision to hand over to the receiver's first token.",
+        "From the decision to hand over to the receiver's first token, or to its failure before.",
         ("direction",),
         (0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 10),
     ),
@@ -146,6 +150,11 @@ class Metrics:
                 self._count("requests", 0, route, outcome)
         for direction in ("large_to_small", "small_to_large"):
             self._histograms["handoff_seconds"].labels(direction)
+        for stage in get_args(Stage):  # a share needs what is shared, also where one has nothing
+            for role in ROLES:
+                self._count("tokens", 0, role, stage, policy.name, profile.level)
+        for finish in (*get_args(Finish), "error"):
+            self._count("generations", 0, policy.name, profile.level, finish)
 
     def page(self) -> bytes:
         """Everything in the text format."""

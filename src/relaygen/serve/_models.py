@@ -87,6 +87,8 @@ class Models:
         refuse: Callable[[str], ApiError] = partial(self.unknown, shown)
         if at and named is None:
             spec = suffix
+            if spec.partition(":")[0] not in POLICIES:
+                raise self.unknown(shown, self._neither(spec))
             self._make(spec, level if _leveled(spec) else None, refuse)
         elif level is None and named is None and wanted is None:
             return self._choice(shown, spec, self._profile, self._default)
@@ -117,6 +119,15 @@ class Models:
                 self._made.clear()
             self._made[key] = made
         return self._made[key]
+
+    def _neither(self, name: str) -> str:
+        """Why a suffix is unknown that may have been meant for a policy or a level."""
+        levels, profile = self._profile.levels, self._profile.name
+        there = f"levels: {', '.join(levels)}"
+        if not levels:
+            there = f"profile {profile!r} has no levels (serve one that has, with --profile)"
+        policies = ", ".join(POLICIES)
+        return f"there is no policy or level {name[:100]!r}; policies: {policies}; {there}"
 
     def unknown(self, model: str, why: str = "") -> ApiError:
         """No such model."""

@@ -7,6 +7,7 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
+from ._guard import OPEN_PATHS
 from ._requests import ChatRequest, CommonRequest, CompletionRequest, schema
 from ._settings import Settings
 
@@ -112,7 +113,8 @@ _FAILURES: dict[str, str] = {
     "415": "The body is no JSON by its content type.",
     "429": "Too many requests; the header Retry-After says when to come back.",
     "502": "An engine failed.",
-    "503": "An engine cannot be reached, or the server is shutting down.",
+    "503": "An engine cannot be reached, dropped the connection or did not answer in time; or the "
+    "server is shutting down.",
 }
 
 
@@ -174,6 +176,8 @@ def _completed(made: dict[str, Any], settings: Settings) -> dict[str, Any]:
     if settings.api_keys:
         made["components"]["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
         made["security"] = [{"key": []}]
+        for path in OPEN_PATHS:
+            made["paths"][path]["get"]["security"] = []
     if settings.root_path:
         made["servers"] = [{"url": settings.root_path}]
     return made

@@ -22,6 +22,12 @@ FINISH_REASONS: dict[Finish, str] = {
 }
 
 
+def finish_of(generation: Generation) -> Finish:
+    """Why it ended, of one whose reply was sent to the end: the server stops the models behind a
+    tool call where one call was all that was wanted, which nobody would call cancelled."""
+    return "stop" if generation.finish == "cancelled" else generation.finish
+
+
 def reasoning_names(field: ReasoningField) -> tuple[str, ...]:
     """The names under which the thinking is sent."""
     return ("reasoning_content", "reasoning") if field == "both" else (field,)
@@ -143,7 +149,7 @@ def relay_dict(order: Order, generation: Generation) -> dict[str, Any]:
         "estimate": estimate(order, usage),
         "cached_share": {"large": cached_share(usage.large), "small": cached_share(usage.small)},
         "speculation": {"large": drafts(usage.large), "small": drafts(usage.small)},
-        "finish": generation.finish,
+        "finish": finish_of(generation),
         "notes": [without_address(note) for note in generation.notes],
     }
 

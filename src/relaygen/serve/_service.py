@@ -22,7 +22,7 @@ from . import _body
 from ._answering import Answering
 from ._attend import Attendance, Cut, Gone
 from ._chunks import Chunks
-from ._errors import ApiError, api_error, internal, unavailable
+from ._errors import ApiError, api_error, internal, is_defect, unavailable
 from ._limits import Admission
 from ._logs import Log, failure, usage_fields
 from ._metrics import Metrics
@@ -148,6 +148,8 @@ class Service:
             problem = unavailable("the server is shutting down", code="shutting_down")
         except RelayGenError as error:
             problem = api_error(error)
+            if is_defect(error):
+                note |= failure(error)
         except Exception as error:
             note |= failure(error)
             problem = internal()

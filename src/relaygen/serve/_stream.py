@@ -19,7 +19,7 @@ from .._events import Event, Text
 from .._results import Generation
 from ._attend import Attendance, Cut, Gone
 from ._chunks import PING, Chunks, error_events
-from ._errors import ApiError, api_error, internal, unavailable
+from ._errors import ApiError, api_error, internal, is_defect, unavailable
 from ._guard import reply
 from ._ready import Ready
 from ._tasks import Order
@@ -86,6 +86,7 @@ class StreamReply(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the reply."""
         self._send = send
+        abort = scope.get("extensions", {}).get(ABORT, _nothing)
         problem: ApiError | None = None
         defect: Exception | None = None
         code: str | None = None
@@ -97,13 +98,13 @@ class StreamReply(Response):
         except Cut:
             if work.stalled:
                 code = "client_stalled"
-                scope.get("extensions", {}).get(ABORT, _nothing)()
+                abort()
             else:
                 problem = unavailable("the server is shutting down", code="shutting_down")
         except ApiError as error:
             problem = error
         except RelayGenError as error:
-            problem = api_error(error)
+            problem, defect = api_error(error), error if is_defect(error) else None
         except Exception as error:
             problem, defect = internal(), error
         finally:
@@ -112,9 +113,13 @@ class StreamReply(Response):
                 task.cancel()
             await asyncio.gather(*others, return_exceptions=True)
         if problem is not None:
-            code = code or problem.code or problem.type
-            await self._fail(problem)
+            code = problem.code or problem.type
         self._ended(code, defect)
+        if problem is not None:
+            try:
+                await asyncio.wait_for(self._fail(problem), self._write_timeout)
+            except asyncio.TimeoutError:
+                abort()
 
     async def _fail(self, problem: ApiError) -> None:
         if not self._started:

@@ -26,7 +26,21 @@ if TYPE_CHECKING:
     from opentelemetry.trace import Span
 
 _PATIENCE_S = 3.0  # at the end, for a collector that does not answer
+_LAST_S = 1.0  # then, for the sending to stop
 _OURS = ("internal_error", "engine_error", "engine_unreachable")
+
+
+def check_extra() -> None:
+    """Whether spans can be made and sent.
+
+    Raises:
+        MissingExtraError: OpenTelemetry is not installed.
+    """
+    try:
+        import opentelemetry.exporter.otlp.proto.http.trace_exporter
+        import opentelemetry.sdk.trace.export  # noqa: F401
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(error.name or "opentelemetry", extra="otel") from None
 
 
 def open_traces(url: str) -> Traces:
@@ -38,13 +52,12 @@ def open_traces(url: str) -> Traces:
     Raises:
         MissingExtraError: OpenTelemetry is not installed.
     """
-    try:
-        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-        from opentelemetry.sdk.resources import SERVICE_NAME, Resource
-        from opentelemetry.sdk.trace import TracerProvider
-        from opentelemetry.sdk.trace.export import BatchSpanProcessor
-    except ModuleNotFoundError as error:
-        raise MissingExtraError(error.name or "opentelemetry", extra="otel") from None
+    check_extra()
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+    from opentelemetry.sdk.resources import SERVICE_NAME, Resource
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export import BatchSpanProcessor
+
     resource = Resource.create()
     if str(resource.attributes.get(SERVICE_NAME, "")).startswith("unknown_service"):
         resource = resource.merge(Resource({SERVICE_NAME: "relaygen"}))
@@ -73,14 +86,13 @@ class Traces:
         self._propagator = TraceContextTextMapPropagator()
 
     def close(self) -> None:
-        """Send what waits; blocks meanwhile, where nobody takes it for some seconds."""
-        timer = threading.Timer(_PATIENCE_S, self._give_up)
-        timer.daemon = True
-        timer.start()
-        try:
-            self._provider.shutdown()
-        finally:
-            timer.cancel()
+        """Send what waits; blocks meanwhile, for some seconds at most, whoever does not take it."""
+        closing = threading.Thread(target=self._provider.shutdown, daemon=True)
+        closing.start()
+        closing.join(_PATIENCE_S)
+        if closing.is_alive():
+            self._give_up()
+            closing.join(_LAST_S)  # a request under way does not hear of it
 
     # Observing.
 
@@ -119,9 +131,14 @@ class Traces:
         return self._propagator.extract({name: headers.get(name.encode(), "") for name in names})
 
     def _segments(self, exchange: Exchange, generation: Generation, parent: Context) -> None:
+        from opentelemetry.trace import Status, StatusCode
+
         segments = generation.segments
         times = spans(segments, exchange.moments, _began(exchange), exchange.ended)
+        failed = {(e.role, e.token) for _, e in exchange.moments if isinstance(e, FellBack)}
+        kept = 0
         for segment, (start, end) in zip(segments, times, strict=True):
+            kept += segment.tokens
             child = self._tracer.start_span(
                 f"segment {segment.role}",
                 context=parent,
@@ -134,6 +151,8 @@ class Traces:
                     "gen_ai.usage.output_tokens": segment.tokens,
                 },
             )
+            if (segment.role, kept) in failed:
+                child.set_status(Status(StatusCode.ERROR, "its engine failed here"))
             child.end(_ns(exchange, end))
 
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from .._events import Event
 from .._results import Generation
 from ..relay import Generating
+from ._responses import finish_of
 from ._tasks import Order
 
 CHAT_ROUTE, TEXT_ROUTE = "/v1/chat/completions", "/v1/completions"
@@ -143,6 +144,8 @@ class Watcher:
         exchange.ended = time.perf_counter()
         exchange.status, exchange.code = status, code
         if exchange.generating is not None:
-            exchange.generation = exchange.generating.snapshot()
+            made = exchange.generating.snapshot()
+            whole = exchange.outcome == "ok"
+            exchange.generation = replace(made, finish=finish_of(made)) if whole else made
         for observer in self._observers:
             observer.ended(exchange)
