@@ -171,3 +171,33 @@ def test_a_token_that_waited_has_the_stage_it_is_kept_in() -> None:
     made = run(Watching(RELAY.cues), "\n\nFour.", thinking=Thinking())
     assert made.generation.answer == "\n\nFour."
     assert seen == ["answer"] * 4
+
+
+# An answer that is none.
+
+
+@pytest.mark.parametrize("answer_role", ["large", "small"])
+@pytest.mark.parametrize("answer", ["", "\n\n"])
+def test_an_empty_answer_is_said(answer_role: Any, answer: str) -> None:
+    script = f"<think>\nWe think. Thus it is.\n</think>{answer}"
+    made = run(RELAY, script, answer_role=answer_role)
+    assert (made.generation.answer, made.generation.finish) == ("", "stop")
+    assert made.generation.notes == (
+        f"the answer is empty: the {answer_role} model ended its turn before it",
+    )
+
+
+def test_an_answer_without_thinking_may_be_empty_too() -> None:
+    made = run(LargeOnly(), large=ScriptedEngine(""), thinking=None)
+    assert made.generation.notes == (
+        "the answer is empty: the large model ended its turn before it",
+    )
+
+
+def test_an_answer_that_is_cut_to_nothing_is_no_empty_one() -> None:
+    script = "<think>\nWe think.\n</think>Four."
+    assert run(RELAY, script).generation.notes == ()
+    stopped = run(RELAY, script, stop=("Four",)).generation
+    assert (stopped.answer, stopped.notes) == ("", ())
+    cut = run(RELAY, script, limits=limits(max_tokens=3)).generation
+    assert (cut.answer, cut.finish, cut.notes) == ("", "length", ())

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import io
 import re
 import runpy
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
 from click.testing import CliRunner, Result
 
-from relaygen import Relay
+from relaygen import EngineReplyError, Relay, Sampling
 from relaygen._imported import made
+from relaygen._types import Constraint
 from relaygen.cli import main as program
 from relaygen.cli._config import read
 from relaygen.cli._options import PairOptions
+from relaygen.engines import SegmentRequest
 from relaygen.engines.base import Engine
 from relaygen.engines.detect import DetectedEngine
 from relaygen.engines.scripted import ScriptedEngine
@@ -87,6 +91,36 @@ def test_the_pages_have_their_examples() -> None:
         ("policies.md", "items.py"),
         ("policies.md", "example.py"),
     ]
+
+
+def test_every_field_of_a_request_is_told() -> None:
+    page = text_of(DOCS / "engines.md").split("\n## What a request asks for\n")[1]
+    rows = [line for line in page.split("\n## ")[0].splitlines() if line.startswith("| `")]
+    cells = [[cell.strip() for cell in row.strip("|").split("|")] for row in rows]
+    told = [name.strip("`") for name, *_ in cells]
+    assert sorted(told) == sorted(field.name for field in dataclasses.fields(SegmentRequest))
+    assert all(does and ignored for _, does, ignored in cells)
+
+
+@pytest.mark.parametrize(
+    ("asked", "refused"),
+    [
+        ({}, False),
+        ({"sampling": Sampling(temperature=1.5, top_p=0.1)}, False),
+        ({"constraint": Constraint("json_object")}, True),
+        ({"sampling": Sampling(logit_bias={1: 5.0})}, True),
+        ({"sampling": Sampling(presence_penalty=1.0)}, True),
+    ],
+)
+def test_the_made_up_engine_refuses_what_it_cannot_do(asked: dict[str, Any], refused: bool) -> None:
+    parrot = made("parrot:Parrot", "large", Engine)
+    with Relay(parrot, parrot, policy="large") as pair:
+        if not refused:
+            assert pair.generate("salt", **asked).answer == "First salt."
+            return
+        with pytest.raises(EngineReplyError, match="a parrot takes no") as caught:
+            pair.generate("salt", **asked)
+        assert caught.value.refused
 
 
 def test_the_made_up_engine_on_the_command_line() -> None:

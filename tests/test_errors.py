@@ -33,7 +33,9 @@ def test_retryable_and_hint() -> None:
     assert not EngineUnreachableError("dead", retryable=False).retryable
     assert not EngineError("no").retryable
     hint = MissingExtraError("xllamacpp", extra="llama").hint
-    assert hint == "install it with: pip install 'relaygen[llama]'"
+    assert hint == (
+        "install it with: pip install 'relaygen[llama]' (in a checkout: pip install '.[llama]')"
+    )
 
 
 def test_usage_errors_are_value_errors() -> None:

@@ -14,14 +14,39 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from relaygen import UsageError
-from relaygen._errors import MissingExtraError
-from relaygen._files import append, changed, lines, lock, made, pinned, write
+from relaygen._errors import MissingExtraError, ProfileError
+from relaygen._files import append, changed, lines, lock, made, pinned, read, write
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(-9, 9) | st.text(),
     lambda inner: st.lists(inner, max_size=3),
     max_leaves=5,
 )
+
+
+def test_a_text_of_the_users(tmp_path: Path) -> None:
+    path = tmp_path / "a.toml"
+    path.write_bytes("\ufeffname = “é”\n".encode())  # as some editors begin a file
+    assert read(path) == "name = “é”\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("none", "there is no file"),
+        ("folder", "folder: Is a directory"),
+        ("latin", "latin: it is not UTF-8 (byte 1)"),
+    ],
+)
+def test_a_text_that_cannot_be_read(tmp_path: Path, name: str, said: str) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "latin").write_bytes(b"a\xe9b")
+    for kind in (UsageError, ProfileError):
+        with pytest.raises(kind) as caught:
+            read(tmp_path / name, error=kind)
+        assert type(caught.value) is kind
+        assert said in str(caught.value)
+        assert str(tmp_path / name) in str(caught.value)
 
 
 @settings(max_examples=40, deadline=None)  # it waits for a disk

@@ -38,19 +38,49 @@ def broken():
 class Half:
     name = "half"
 
+class Wide(LargeOnly):
+    def __init__(self, profile, threshold):
+        pass
+
+def named(*, profile):
+    return LargeOnly()
+
+def failing(profile):
+    return profile["no such key"]
+
+def refusing(profile):
+    from relaygen import UsageError
+    raise UsageError("not so", hint="but so")
+
+async def later(profile):
+    return LargeOnly()
+
+def unmade(profile):
+    return LargeOnly
+
 number = 3
 """
+
+BROKEN = {
+    "breaks": "\nimport no_such_package_at_all",
+    "unreadable": "def x(:\n",
+    "raising": "import json\n\njson.loads('{')\n",
+    "helping": "def x():\n    return y()\n\n\ndef y():\n    return 1 // 0\n",
+    "ending": "import sys\n\nsys.exit(3)\n",
+}
+"""Modules that cannot be imported, or cannot make anything."""
 
 
 @pytest.fixture(autouse=True)
 def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A module in the working folder, which the import path does not have."""
     (tmp_path / "own_parts.py").write_text(MODULE)
-    (tmp_path / "breaks.py").write_text("import no_such_package_at_all")
+    for name, text in BROKEN.items():
+        (tmp_path / f"{name}.py").write_text(text)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [each for each in sys.path if each != str(tmp_path)])
     yield
-    for name in ("own_parts", "breaks"):
+    for name in ("own_parts", *BROKEN):
         sys.modules.pop(name, None)
 
 
@@ -123,10 +153,65 @@ def test_an_engine_must_be_whole() -> None:
     assert "relaygen.Engine" in caught.value.hint
 
 
-@pytest.mark.parametrize("spec", ["breaks:x", "own_parts:broken"])
-def test_an_import_that_fails_inside_is_shown_as_it_is(spec: str) -> None:
-    with pytest.raises(ModuleNotFoundError, match="no_such_package_at_all"):
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        (
+            "breaks:x",
+            "ModuleNotFoundError: No module named 'no_such_package_at_all' (breaks.py, line 2)",
+        ),
+        (
+            "own_parts:broken",
+            "ModuleNotFoundError: No module named 'no_such_package_at_all' (own_parts.py, line 15)",
+        ),
+        ("unreadable:x", "SyntaxError: "),
+        ("raising:x", "JSONDecodeError: "),
+        ("helping:x", "ZeroDivisionError: integer division or modulo by zero (helping.py, line 6)"),
+        ("ending:x", "SystemExit: 3 (ending.py, line 3)"),
+        ("own_parts:failing", "TypeError: 'NoneType' object is not subscriptable (own_parts.py, "),
+    ],
+)
+def test_what_fails_inside_is_one_line_that_names_the_place(spec: str, said: str) -> None:
+    with pytest.raises(UsageError) as caught:
         made(spec, None, Policy)
+    assert str(caught.value).startswith(f"{spec!r} raised {said}")
+    assert "\n" not in str(caught.value)
+    assert caught.value.__cause__ is not None
+    assert "RELAYGEN_DEBUG" in caught.value.hint
+    place, _, _ = spec.partition(":")
+    assert f"({place}.py, line " in str(caught.value)
+
+
+def test_an_error_of_ours_stays_what_it_is() -> None:
+    with pytest.raises(UsageError, match=r"^not so$") as caught:
+        made("own_parts:refusing", None, Policy)
+    assert caught.value.hint == "but so"
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        ("own_parts:Wide", "needs profile, threshold, and gets one argument at most, by its place"),
+        ("own_parts:named", "needs profile, and gets one argument at most, by its place"),
+        ("own_parts:later", "is a coroutine function"),
+        ("own_parts:unmade", "made the class LargeOnly, and not one of it"),
+        ("builtins:max", "raised TypeError: max expected at least 1 argument, got 0"),
+    ],
+)
+def test_what_cannot_make_one_is_said(spec: str, said: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        made(spec, None, Policy)
+    assert str(caught.value) == f"{spec!r} {said}"
+
+
+def test_a_module_of_the_same_name_says_where_it_is(tmp_path: Path) -> None:
+    with pytest.raises(UsageError) as caught:
+        made("own_parts:missing", None, Policy)
+    assert caught.value.hint == f"the module of that name is {tmp_path / 'own_parts.py'}"
+    with pytest.raises(UsageError, match="sys has no function 'engine'") as builtin:
+        made("sys:engine", None, Engine)
+    assert builtin.value.hint == "the module of that name is Python itself"
 
 
 def test_the_command_line_takes_both() -> None:

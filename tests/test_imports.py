@@ -52,88 +52,125 @@ def test_importing_the_package_loads_no_library() -> None:
     assert output.splitlines() == ["[]", "[]"]
 
 
-def imported(path: Path, *, top_level: bool) -> set[str]:
-    """Names of our modules that a file imports, relative to the package."""
-    package = ["relaygen", *path.relative_to(ROOT).parts[:-1]]
+FOUNDATION = {"_errors", "_types", "_version"}
+"""What everything may know."""
+
+PARTS: dict[str, set[str]] = {
+    "text": set(),
+    "policies": {"text"},
+    "engines": set(),
+    "models": set(),
+    "mock": set(),
+    "launch": set(),
+}
+"""Packages that know nothing of ours but the foundation and what is named."""
+
+JOBS: dict[str, set[str]] = {
+    "serve": set(),
+    "calibrate": set(),
+    "plan": set(),
+    "bench": {"mock"},
+    "evaluate": {"calibrate._candidates"},  # the paper's cues, for a baseline
+    "doctor": {"calibrate._traces"},  # the shipped questions
+}
+"""What a command does: it may use the relay, and of the packages above what is named."""
+
+OURS = {path.stem for path in ROOT.glob("*.py")} - {"__init__", "__main__"}
+LOOP = OURS | {"text", "policies", "engines", "models", "profiles"}
+"""The relay with all that it is made of: modules of the package itself, and these packages."""
+
+FILES = sorted(ROOT.rglob("*.py"))
+
+
+def unit(name: str) -> str:
+    """The package or module of ours that a dotted name belongs to; "" for `relaygen` itself."""
+    first = name.split(".")[0]
+    return first if (ROOT / first).is_dir() or first in OURS else ""
+
+
+def home(path: Path) -> str:
+    """The package or module of ours that a file belongs to."""
+    return path.relative_to(ROOT).parts[0].removesuffix(".py")
+
+
+def imported(source: str, folder: tuple[str, ...] = ()) -> set[str]:
+    """The names of ours that a file in this folder imports at any place, without `relaygen`."""
+    package = ["relaygen", *folder]
     found = set()
-    tree = ast.parse(path.read_text("utf-8"))
-    for node in tree.body if top_level else ast.walk(tree):
-        if isinstance(node, ast.ImportFrom):
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
             base = package[: len(package) - node.level + 1] if node.level else []
             module = [*base, *(node.module or "").split(".")] if node.module else base
-            if module[:1] == ["relaygen"]:
-                names = [] if node.module else [alias.name for alias in node.names]
-                found |= {".".join([*module[1:], name]) for name in names}
-                found.add(".".join(module[1:]))
-    return found - {""}
+            names = [".".join([*module, alias.name]) for alias in node.names]
+        else:
+            continue
+        found |= {name.partition(".")[2] for name in names if name.split(".")[0] == "relaygen"}
+    return found
 
 
-def layer(folder: str) -> list[Path]:
-    return sorted((ROOT / folder).glob("*.py"))
-
-
-@pytest.mark.parametrize("path", layer("text"), ids=lambda path: path.name)
-def test_text_imports_text_and_data_only(path: Path) -> None:
-    for name in imported(path, top_level=False):
-        assert name.startswith("text") or name in ("_types", "_errors"), name
-
-
-@pytest.mark.parametrize("path", layer("policies"), ids=lambda path: path.name)
-def test_policies_know_no_engine(path: Path) -> None:
-    for name in imported(path, top_level=False):
-        assert name.startswith(("text", "policies")) or name in ("_types", "_errors"), name
-
-
-@pytest.mark.parametrize("path", layer("engines"), ids=lambda path: path.name)
-def test_engines_know_no_policy(path: Path) -> None:
-    for name in imported(path, top_level=False):
-        assert name.startswith(("engines", "text.utf8")) or name in ("_types", "_errors"), name
-
-
-@pytest.mark.parametrize("path", layer("evaluate"), ids=lambda path: path.name)
-def test_evaluation_knows_of_calibration_its_candidates_only(path: Path) -> None:
-    for name in imported(path, top_level=False):
-        allowed = name.removeprefix("calibrate._candidates") in (
-            "",
-            ".default_candidates",
-            ".PAPER",
-        )
-        assert allowed or not name.startswith(("cli", "serve", "calibrate")), name
-
-
-@pytest.mark.parametrize("path", layer("launch"), ids=lambda path: path.name)
-def test_launch_commands_know_names_only(path: Path) -> None:
-    for name in imported(path, top_level=False):
-        assert name.startswith("launch") or name in ("_types", "_errors"), name
-
-
-@pytest.mark.parametrize("path", layer("doctor"), ids=lambda path: path.name)
-def test_the_doctor_knows_no_server_and_no_mock(path: Path) -> None:
-    for name in imported(path, top_level=False):
-        assert not name.startswith(("cli", "serve", "evaluate", "bench", "mock")), name
-
-
-@pytest.mark.parametrize("path", sorted(ROOT.glob("_*.py")), ids=lambda path: path.name)
-def test_what_all_share_knows_no_command_and_no_job(path: Path) -> None:
-    for name in imported(path, top_level=False):
-        jobs = ("cli.", "serve", "evaluate", "bench.", "calibrate", "doctor", "launch", "mock")
-        assert not name.startswith(jobs) or path.name == "__main__.py", name
-
-
-@pytest.mark.parametrize("path", layer("bench"), ids=lambda path: path.name)
-def test_the_benchmark_knows_no_server_and_no_evaluation(path: Path) -> None:
-    for name in imported(path, top_level=False):
-        assert not name.startswith(("cli", "serve", "calibrate", "evaluate")), name
+def of(path: Path) -> set[str]:
+    """What a file imports of other packages and modules of ours."""
+    names = imported(path.read_text("utf-8"), path.relative_to(ROOT).parts[:-1])
+    return {name for name in names if unit(name) != home(path)}
 
 
 @pytest.mark.parametrize(
-    "path", [p for p in sorted(ROOT.rglob("*.py")) if "cli" not in p.parts], ids=str
+    ("source", "folder", "names"),
+    [
+        ("import relaygen.serve._app", (), {"serve._app"}),
+        ("from relaygen import cli, Relay", (), {"cli", "Relay"}),
+        ("from . import relay", (), {"relay"}),
+        ("from .. import serve", ("text",), {"serve"}),
+        ("from ..costs import pays", ("plan",), {"costs.pays"}),
+        ("def f():\n    from ..cli.run import run", ("text",), {"cli.run.run"}),
+        ("if TYPE_CHECKING:\n    from ._api import Relay", (), {"_api.Relay"}),
+        ("import json, click\nfrom rich import table", (), set()),
+    ],
 )
-def test_only_the_command_line_imports_the_command_line(path: Path) -> None:
-    if path.name != "__main__.py":
-        assert not any(name.startswith("cli") for name in imported(path, top_level=False))
+def test_every_way_to_import_is_seen(source: str, folder: tuple[str, ...], names: set[str]) -> None:
+    assert imported(source, folder) == names
 
 
-@pytest.mark.parametrize("path", sorted(ROOT.rglob("*.py")), ids=lambda p: str(p.relative_to(ROOT)))
+def test_every_package_has_its_place() -> None:
+    packages = {path.parent.name for path in ROOT.glob("*/__init__.py")}
+    assert packages == {*PARTS, *JOBS, "profiles", "cli"}
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_imports_point_down(path: Path) -> None:
+    place = home(path)
+    if place in ("cli", "__main__"):
+        return
+    if place in PARTS:
+        allowed = FOUNDATION | PARTS[place]
+    elif place in JOBS:
+        allowed = LOOP | JOBS[place]
+    else:
+        allowed = LOOP
+    for name in of(path):
+        known = {name, unit(name), ".".join(name.split(".")[:2])}
+        assert known & allowed, name
+
+
+def test_no_two_import_each_other() -> None:
+    graph: dict[str, set[str]] = {}
+    for path in FILES:
+        graph.setdefault(home(path), set()).update(unit(name) for name in of(path))
+    done: set[str] = set()
+
+    def visit(place: str, way: tuple[str, ...]) -> None:
+        assert place not in way, " → ".join((*way, place))
+        if place not in done:
+            for below in graph.get(place, ()):
+                visit(below, (*way, place))
+            done.add(place)
+
+    for place in graph:
+        visit(place, ())
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_modules_stay_small(path: Path) -> None:
     assert len(path.read_text("utf-8").splitlines()) <= 420

@@ -16,7 +16,17 @@ from relaygen import (
     RelayPolicy,
     UsageError,
 )
-from relaygen.profiles import POLICIES, load, make_policy, names, notes, parse, policy_at, problems
+from relaygen.profiles import (
+    POLICIES,
+    load,
+    make_policy,
+    names,
+    notes,
+    parse,
+    policy_at,
+    problems,
+    source,
+)
 
 GOOD = """
 version = 1
@@ -63,7 +73,6 @@ def test_a_file_of_ones_own(tmp_path: Path) -> None:
     policy = make_policy("relay", profile)
     assert isinstance(policy, RelayPolicy)
     assert policy.cues.names == ("Thus", "So")
-    assert policy.cues.normalized == ("So ",)
 
 
 def test_no_such_profile() -> None:
@@ -109,8 +118,16 @@ def test_unreadable_files(tmp_path: Path) -> None:
     (tmp_path / "latin.toml").write_bytes(b"\xff\xfe")
     with pytest.raises(ProfileError, match="cannot read"):
         load(tmp_path / "latin.toml")
-    with pytest.raises(ProfileError, match="cannot read"):
+    with pytest.raises(ProfileError, match=r"cannot read .*: Is a directory$"):
         load(tmp_path)
+    with pytest.raises(ProfileError, match="there is no profile"):
+        load("x" * 5000)  # no system takes such a name
+
+
+def test_a_file_that_begins_with_a_byte_order_mark(tmp_path: Path) -> None:
+    (tmp_path / "marked.toml").write_text(GOOD, "utf-8-sig")
+    assert load(tmp_path / "marked.toml") == parse(GOOD, where="here")
+    assert source(tmp_path / "marked.toml") == GOOD
 
 
 def test_every_policy_by_name() -> None:
@@ -144,6 +161,13 @@ def test_every_policy_by_name() -> None:
 def test_bad_policies(spec: str) -> None:
     with pytest.raises(UsageError):
         make_policy(spec, load("embedded"))
+
+
+@pytest.mark.parametrize("head", ["", "one-shot:", "large:", "margin:", "entropy:"])
+def test_a_long_policy_is_not_told_whole(head: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        make_policy(head + 10_000 * "x", load("embedded"))
+    assert len(f"{caught.value} {caught.value.hint}") < 400
 
 
 def test_own_one_shot_groups_replace_the_defaults() -> None:

@@ -12,13 +12,17 @@ from relaygen import (
     EngineReplyError,
     EngineUnreachableError,
     FellBack,
+    Generation,
     UsageError,
     _retry,
 )
 from relaygen._gate import Breaker, PayGate, RoundTrip
-from relaygen._types import Kind, Sampling
+from relaygen._hints import HintIds
+from relaygen._types import Kind, Role, Sampling
 from relaygen.engines.scripted import Failure, ScriptedEngine
-from relaygen.policies import LargeOnly, RelayPolicy, SmallOnly
+from relaygen.policies import HandOff, LargeOnly, Policy, RelayPolicy, SmallOnly, Token
+from relaygen.policies.base import STAY, Decision
+from relaygen.relay import Generating
 
 from .support import CUES, PLAIN, THINKING, arun, limits, run, task, tokens
 
@@ -77,6 +81,66 @@ def test_a_gate_for_delegates_lets_the_answer_through() -> None:
     assert made.generation.text == THINKING
     both = run(RELAY, THINKING, gates=(Closed(also_leads=True),))
     assert both.generation.usage.small_tokens == 0
+
+
+class Opening(Closed):
+    """Lets the third wish through, and from then on everything."""
+
+    def blocked(self, kind: Kind) -> str:
+        return "closed" if self.told.count("refused") < 2 else ""
+
+
+def hinting(
+    policy: Policy, script: str, gate: Closed
+) -> tuple[Generation, ScriptedEngine, ScriptedEngine]:
+    large, small = ScriptedEngine(script), ScriptedEngine(script)
+    engines: dict[Role, ScriptedEngine] = {"large": large, "small": small}
+    tables = {role: HintIds(engine) for role, engine in engines.items()}
+    described = task(policy, thinking=None, gates=(gate,))
+    made = asyncio.run(Generating(engines, described, hints=tables).whole())
+    return made, large, small
+
+
+@pytest.mark.parametrize(
+    ("gate", "hinted"),
+    [(Open(), [True, True, True, True]), (Closed(), [False]), (Opening(), [False, True])],
+    ids=["open", "closed", "opening"],
+)
+def test_no_engine_stops_at_a_cue_that_a_gate_blocks(gate: Closed, hinted: list[bool]) -> None:
+    script = "We add. Thus it is. So it goes. Now we stop. Done."
+    made, large, _ = hinting(RELAY, script, gate)
+    assert made.text == script
+    assert [bool(request.stop_ids) for request in large.requests] == hinted
+    assert made.usage.large.hint_stops == 0
+
+
+def test_a_gate_is_no_matter_to_who_hands_back() -> None:
+    class Back:
+        name, first, margins = "back", "small", frozenset[Role]()
+        roles = frozenset[Role](("large", "small"))
+
+        def start(self, start: object) -> Any:
+            return self
+
+        def begin(self, *_: object) -> None:
+            pass
+
+        def feed(self, token: Token) -> Decision:
+            return HandOff(token.index, "lead", "word") if token.text == " Thus" else STAY
+
+        def hints(self) -> tuple[str, ...]:
+            return (" Thus",)
+
+        def probed(self, piece: object) -> Decision:
+            return STAY
+
+        def answer(self, on_duty: Role) -> Role:
+            return on_duty
+
+    made, large, small = hinting(Back(), PLAIN, Closed(also_leads=True))  # type: ignore[arg-type]
+    assert made.text == PLAIN
+    assert [bool(request.stop_ids) for request in small.requests] == [True]
+    assert [bool(request.stop_ids) for request in large.requests] == [False]
 
 
 def test_an_open_gate_hears_of_every_delegation() -> None:

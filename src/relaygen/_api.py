@@ -11,10 +11,12 @@ from typing import Any, TypeVar
 
 from ._errors import EngineError, EngineUnreachableError, UsageError
 from ._events import Event
+from ._guarded import Guarded, check_engine
 from ._hints import HintIds
 from ._pair import EngineSpec, SpeculationSpec, make_engine, speculation_of
 from ._profile import Profile
 from ._results import Generation
+from ._sessions import check_policy
 from ._sync import Iteration, LoopThread
 from ._task import Limits, Task
 from ._types import Conversation, Message, Role, Sampling
@@ -74,6 +76,7 @@ class Relay:
         self.profile = profile if isinstance(profile, Profile) else load(profile)
         if isinstance(policy, str):
             _, policy = own_policy_at(None, policy, self.profile)
+        check_policy(policy)
         self.policy = policy
         asked: dict[Role, tuple[EngineSpec, SpeculationSpec]] = {
             "large": (large, spec),
@@ -91,9 +94,14 @@ class Relay:
             )
             for role, (named, drafting) in asked.items()
         }
-        self._hints = {role: HintIds(engine) for role, engine in self.engines.items()}
+        for role, engine in self.engines.items():
+            check_engine(engine, role)
+        self._hints = {role: HintIds(self._guarded(role)) for role in self.engines}
         self._checked: set[Role] = set()
         self._loop: LoopThread | None = None
+
+    def _guarded(self, role: Role) -> Engine:
+        return Guarded(self.engines[role], role)
 
     def task(
         self,
@@ -129,7 +137,8 @@ class Relay:
         conversation = self._conversation(question, system, template_kwargs)
         if isinstance(policy, str):
             policy = make_policy(policy, self.profile)
-        profile, policy = self.profile, policy or self.policy
+        profile, policy = self.profile, self.policy if policy is None else policy
+        check_policy(policy)
         return Task(
             conversation,
             policy,
@@ -172,7 +181,11 @@ class Relay:
         `key` names it at the engines, in place of a random name.
         Without `compare_templates` the small model's own rendering of the conversation is not
         asked for where ids are shared.
+
+        Raises:
+            UsageError: the task's policy is none.
         """
+        check_policy(task.policy)
         return Generating(
             {role: self.engines[role] for role in task.policy.roles},
             task,
@@ -210,7 +223,7 @@ class Relay:
         """
         for role in policy.margins - self._checked:
             try:
-                raw = await self._margins_of(self.engines[role])
+                raw = await self._margins_of(self._guarded(role))
             except EngineUnreachableError:
                 if role == "small" and "large" in policy.roles:
                     continue  # the large model goes on alone, and the result says so
@@ -219,7 +232,8 @@ class Relay:
                 raise EngineError(
                     "it gives no log-probabilities of two candidates, which this policy needs",
                     role=role,
-                    hint="switch speculative decoding off on this engine, or choose another policy",
+                    hint="switch speculative decoding off on this engine, fill Piece.top where it "
+                    "is your own, or choose another policy",
                 )
             if not raw:
                 raise EngineError(
@@ -261,16 +275,32 @@ class Relay:
         return iter(iteration)
 
     async def aclose(self) -> None:
-        """Free the engines."""
-        for engine in self.engines.values():
-            await engine.aclose()
+        """Free the engines.
+
+        Raises:
+            EngineError: one could not be freed; the other one is.
+        """
+        failed: EngineError | None = None
+        for role in self.engines:
+            try:
+                await self._guarded(role).aclose()
+            except EngineError as error:
+                failed = failed or error
+        if failed is not None:
+            raise failed
 
     def close(self) -> None:
-        """Free the engines and the thread. Safe to call twice."""
-        if self._loop is not None:
-            self._loop.call(self.aclose())
-            self._loop.close()
-            self._loop = None
+        """Free the engines and the thread. Safe to call twice.
+
+        Raises:
+            EngineError: as `aclose`.
+        """
+        loop, self._loop = self._loop, None
+        if loop is not None:
+            try:
+                loop.call(self.aclose())
+            finally:
+                loop.close()
 
     def __enter__(self) -> Relay:
         return self

@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, replace
+from typing import Any
 
 from ._contexts import Contexts
-from ._errors import EngineError, EngineReplyError, UsageError
+from ._errors import EngineError, EngineReplyError, PolicyError, RelayGenError
 from ._ledger import Ledger
 from ._meter import Meter
 from ._opening import Opening
+from ._sessions import broken, check_decision, check_hints, started
 from ._task import Task
 from ._turns import Turn, Turns
-from ._types import Constraint, End, Piece, Role, other
+from ._types import ROLES, Constraint, End, Piece, Role, other
 from .policies.base import STAY, Decision, HandOff, Hinting, Probe, Session, Start, Stay, Token
 from .text.calls import CallSpan
 from .text.repetition import RepetitionGuard
@@ -71,7 +73,20 @@ class Desk:
         wish = self._task.answer_role
         if self._task.thinking is not None and not thinking:
             wish = "relay"  # the thinking is closed or switched off: there is only an answer
-        return self._task.policy.start(Start(self._seed, thinking, wish))
+        return started(self._task.policy, Start(self._seed, thinking, wish))
+
+    def _asked(self, method: str, *said: Any) -> Any:
+        """What the session answers; for all but `feed`, which is asked with every token.
+
+        Raises:
+            PolicyError: it raised something.
+        """
+        try:
+            return getattr(self._session, method)(*said)
+        except RelayGenError:
+            raise
+        except Exception as error:
+            raise broken(self._task.policy, method, error) from error
 
     @property
     def constraint(self) -> Constraint | None:
@@ -83,10 +98,10 @@ class Desk:
     @property
     def hints(self) -> tuple[str, ...]:
         """Texts at which, where one is a token, the engine on duty may stop by itself."""
-        steady = self.turns.solo or self.turns.calling
+        steady = self.turns.solo or self.turns.calling or self.turns.paused
         if steady or self.constraint is not None or not isinstance(self._session, Hinting):
             return ()
-        return self._session.hints()
+        return check_hints(self._task.policy, self._asked("hints"))
 
     def begin(self, meter: Meter) -> None:
         """An engine request begins."""
@@ -103,7 +118,7 @@ class Desk:
         self._found = Found(0)
         self._deferred: HandOff | None = None
         self._ledger.begin(turn.role, cue=turn.cue, why=turn.why)
-        self._session.begin(turn.role, turn.kind, self._ledger.stage, turn.after)
+        self._asked("begin", turn.role, turn.kind, self._ledger.stage, turn.after)
 
     # One piece.
 
@@ -111,12 +126,18 @@ class Desk:
         """One piece from the engine on duty.
 
         Raises:
-            EngineReplyError: the engine hides its token ids.
+            EngineReplyError: the engine hides its token ids, or this is none.
         """
         self.turns.arrived()
-        if piece.id is None and not self._opening.infos[self.turns.now.role].text_only:
-            raise EngineReplyError("the engine does not return token ids")
-        text = self._utf8.feed(piece.data)
+        try:
+            if piece.id is None:
+                if not self._opening.infos[self.turns.now.role].text_only:
+                    raise EngineReplyError("the engine does not return token ids")
+            elif piece.id < 0:
+                raise TypeError
+            text = self._utf8.feed(piece.data)
+        except (AttributeError, TypeError):  # else the engine that is sent it next is blamed
+            raise EngineReplyError(f"its stream brought what is no piece: {piece!r:.100}") from None
         token = Token(len(self._tokens), text, self._utf8.whole, piece, self._ledger.stage)
         self._tokens.append(token)
         self._found = self._detector.feed(text, piece)
@@ -129,7 +150,7 @@ class Desk:
 
     def answered(self, piece: Piece | None) -> Said:
         """The probe that was asked for, or None where it failed."""
-        said = self._obey(self._unbroken(self._session.probed(piece)))
+        said = self._obey(self._unbroken(self._asked("probed", piece)), "probed")
         return said if said is not None else self._advance()
 
     def _advance(self) -> Said:
@@ -161,7 +182,13 @@ class Desk:
             return STAY
         if token.stage != self._ledger.stage:  # it changed while the token waited
             token = replace(token, stage=self._ledger.stage)
-        return self._unbroken(self._session.feed(token))
+        try:
+            decision = self._session.feed(token)
+        except RelayGenError:
+            raise
+        except Exception as error:
+            raise broken(self._task.policy, "feed", error) from error
+        return self._unbroken(decision)
 
     def _unbroken(self, decision: Decision) -> Decision:
         """A hand-off at the last token fed waits until that ends a character."""
@@ -173,12 +200,14 @@ class Desk:
         self._deferred = None if token.whole else waiting
         return replace(waiting, k=token.index) if token.whole else STAY
 
-    def _obey(self, decision: Decision) -> Said:
+    def _obey(self, decision: Decision, method: str = "feed") -> Said:
+        if decision is not STAY:
+            check_decision(self._task.policy, method, decision)
         if isinstance(decision, Stay):
             return self._keep(self._whole(self._fed - decision.held))
         if isinstance(decision, HandOff):
             if not -1 <= decision.k < self._fed:
-                raise UsageError(
+                raise PolicyError(
                     f"policy {self._task.policy.name!r} handed off at piece {decision.k} "
                     f"of {self._fed} that it was fed",
                     hint="k is the index of the last piece to keep, -1 for none",
@@ -261,7 +290,7 @@ class Desk:
         self._ledger.no_thinking()
         self._session = self._start_session(thinking=False)
         now = self.turns.now
-        self._session.begin(now.role, now.kind, "answer", now.after)
+        self._asked("begin", now.role, now.kind, "answer", now.after)
 
     def _formed(self) -> Turn:
         """What came was written without its form: once more."""
@@ -269,7 +298,12 @@ class Desk:
 
     def _answering(self) -> Role:
         now = self.turns.now.role
-        role = self._session.answer(now)
+        role: Role = self._asked("answer", now)
+        if role not in ROLES:
+            raise PolicyError(
+                f"policy {self._task.policy.name!r}: answer must return 'large' or 'small', "
+                f"not {role!r:.100}"
+            )
         return role if role == now or self.turns.admits(role, "lead") else now
 
     def insert(self, marker: str, text: str, ids: tuple[int, ...], why: str) -> None:
@@ -344,5 +378,11 @@ class Desk:
 
     def _proceed(self, turn: Turn, decided: float, discarded: int) -> None:
         self.turns.proceed(turn, decided, discarded, wrote=self.written > 0)
-        if self.turns.now.finish is not None:
-            self._ledger.finish(self.turns.now.finish, self._utf8.finish())
+        finish = self.turns.now.finish
+        if finish is None:
+            return
+        self._ledger.finish(finish, self._utf8.finish())
+        silent = self._ledger.usage.first_answer_seconds is None and not self._ledger.stopped
+        if finish == "stop" and silent:
+            role = self.turns.now.role
+            self._ledger.note(f"the answer is empty: the {role} model ended its turn before it")

@@ -4,7 +4,8 @@ The tree; the number is the exit status of the command line::
 
     RelayGenError                     1
     ├── UsageError                    2   the call, a flag or a value makes no sense
-    │   └── ProfileError              2   a profile is missing, unreadable or invalid
+    │   ├── ProfileError              2   a profile is missing, unreadable or invalid
+    │   └── PolicyError               2   a policy of one's own raises or breaks its promises
     ├── MissingExtraError             3   an optional dependency is not installed
     ├── ModelError                    4   a model file cannot be had or used
     │   ├── ModelNotFoundError        4   no such file or hub repository
@@ -51,6 +52,10 @@ class ProfileError(UsageError):
     """A profile is missing, unreadable or invalid."""
 
 
+class PolicyError(UsageError):
+    """A policy of one's own raised something or breaks its promises; a server answers 500."""
+
+
 class MissingExtraError(RelayGenError):
     """An optional dependency is not installed; the hint is the install line."""
 
@@ -58,7 +63,9 @@ class MissingExtraError(RelayGenError):
 
     def __init__(self, package: str, *, extra: str) -> None:
         super().__init__(
-            f"{package} is not installed", hint=f"install it with: pip install 'relaygen[{extra}]'"
+            f"{package} is not installed",
+            hint=f"install it with: pip install 'relaygen[{extra}]' "
+            f"(in a checkout: pip install '.[{extra}]')",
         )
 
 

@@ -24,7 +24,8 @@ class HandedOff:
     """The other role goes on; comes before its first text.
 
     ``token`` counts the kept tokens before it; ``discarded`` what was received beyond it;
-    ``seconds`` is the time from the decision to the receiver's first token.
+    ``seconds`` is the time from the decision to the receiver's first token, or to its failure
+    before one.
     """
 
     source: Role

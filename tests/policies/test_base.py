@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from relaygen import UsageError
 from relaygen.policies import (
     LargeOnly,
     MarginPolicy,
+    NoWaitPolicy,
     OneShotPolicy,
     Policy,
     RandomPolicy,
@@ -88,3 +92,18 @@ def test_deltas_of_any_size_give_the_same_hand_offs(
 
 def test_to_stay_is_to_hold_nothing() -> None:
     assert STAY == Stay() == Stay(held=0)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: RelayPolicy.of("Thus"),
+        lambda: RelayPolicy.of(["Thus"], "Answer"),
+        lambda: MarginPolicy.of("Thus", stay=0.5, leave=0.3),
+        lambda: NoWaitPolicy("wait"),  # type: ignore[arg-type]
+    ],
+)
+def test_one_text_is_no_list_of_letters(make: Callable[[], Policy]) -> None:
+    with pytest.raises(UsageError, match="must be several texts, not one") as caught:
+        make()
+    assert caught.value.hint.startswith("write ['")

@@ -78,7 +78,8 @@ async def _started(role: Role, config: Mapping[str, Any], stack: AsyncExitStack)
         raise EngineStartError(
             f"the mock engine did not start: {process.last_words()}",
             role=role,
-            hint="it needs the extra: pip install 'relaygen[serve]'",
+            hint="it needs the extra: pip install 'relaygen[serve]' "
+            "(in a checkout: pip install '.[serve]')",
         )
     return str(answer["url"])
 

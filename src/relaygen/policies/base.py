@@ -6,9 +6,11 @@ The loop tells the session when a segment begins, feeds it one token at a time, 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal, Protocol, runtime_checkable
 
+from .._errors import UsageError
 from .._types import Kind, Piece, Role, Stage
 
 After = Literal["start", "handoff", "turn", "marker", "limit", "failure", "loop", "stage"]
@@ -56,7 +58,8 @@ class Stay:
 class HandOff:
     """Keep through piece ``k`` of this segment; the other role goes on.
 
-    ``why`` is one word or the cue's name for logs: ``cue``, ``sentence``, ``margin``, …
+    ``why`` is one word for logs: ``cue``, ``sentence``, ``margin``, …; metrics know those of this
+    package, and any other is ``other`` there.
     """
 
     k: int
@@ -164,7 +167,7 @@ class Policy(Protocol):
 
     @property
     def roles(self) -> frozenset[Role]:
-        """The models it may use. With one only, that engine's failure is the request's."""
+        """The models it may use. With one only, its failure is the request's; nothing is fed."""
         ...
 
     @property
@@ -175,3 +178,14 @@ class Policy(Protocol):
     def start(self, start: Start) -> Session:
         """A fresh session for one generation."""
         ...
+
+
+def several(name: str, texts: Iterable[str]) -> Iterable[str]:
+    """Texts as they are, but not one alone, which would be taken for its letters.
+
+    Raises:
+        UsageError: it is one.
+    """
+    if isinstance(texts, str):
+        raise UsageError(f"{name} must be several texts, not one", hint=f"write [{texts!r}]")
+    return texts

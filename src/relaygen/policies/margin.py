@@ -68,9 +68,10 @@ class MarginPolicy:
         """From plain strings.
 
         Raises:
-            UsageError: a cue is empty, or the thresholds make no sense.
+            UsageError: a cue is empty, the cues are one text, or the thresholds make no sense.
         """
-        return cls(CueSet(cues), stay, leave, CueSet(markers))
+        relay = RelayPolicy.of(cues, markers)
+        return cls(relay.cues, stay, leave, relay.markers)
 
     @property
     def margins(self) -> frozenset[Role]:

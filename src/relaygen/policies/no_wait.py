@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from .._errors import UsageError
 from .._types import Role
-from .base import Start
+from .base import Start, several
 from .single import Alone
 
 WORDS = (
@@ -31,7 +31,7 @@ class NoWaitPolicy:
             bare, behind a space and behind a full stop.
 
     Raises:
-        UsageError: there is no word, or one is empty.
+        UsageError: there is no word, one is empty, or the words are one text.
     """
 
     words: tuple[str, ...] = WORDS
@@ -42,7 +42,7 @@ class NoWaitPolicy:
     margins: ClassVar[frozenset[Role]] = frozenset()
 
     def __post_init__(self) -> None:
-        if not self.words or not all(word.strip() for word in self.words):
+        if not several("words", self.words) or not all(word.strip() for word in self.words):
             raise UsageError("words must hold at least one word, and no empty one")
 
     @property

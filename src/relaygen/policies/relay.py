@@ -15,7 +15,7 @@ from typing import ClassVar
 from .._types import Kind, Piece, Role, Stage
 from ..text.cues import LONGEST_OPENING, CueSet, bare
 from ..text.reader import Reader, Reading
-from .base import STAY, After, Decision, HandOff, Start, Stay, Token
+from .base import STAY, After, Decision, HandOff, Start, Stay, Token, several
 
 _BREAKS = ("\n", "\n\n", "\n\n\n")
 _ENDS = (
@@ -59,9 +59,9 @@ class RelayPolicy:
         """From plain strings.
 
         Raises:
-            UsageError: a cue is empty.
+            UsageError: a cue is empty, or the cues are one text.
         """
-        return cls(CueSet(cues), CueSet(markers))
+        return cls(CueSet(several("cues", cues)), CueSet(several("markers", markers)))
 
     def start(self, start: Start) -> RelaySession:
         """A fresh session."""

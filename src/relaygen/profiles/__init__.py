@@ -1,6 +1,6 @@
 """Profiles: shipped ones by name, users' own by path; TOML, validated, versioned."""
 
-from ._load import load, names, parse, problems
+from ._load import load, names, parse, problems, source
 from ._policy import LEVELED, POLICIES, make_policy, notes, own_policy_at, policy_at
 
 __all__ = [
@@ -14,4 +14,5 @@ __all__ = [
     "parse",
     "policy_at",
     "problems",
+    "source",
 ]

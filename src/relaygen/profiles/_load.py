@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import re
 import sys
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .._errors import ProfileError
+from .._files import read
 from .._profile import Profile, ProfileLevel
 from ..text.cues import CueSet
 from ._policy import POLICIES
@@ -44,20 +46,24 @@ def load(name_or_path: str | Path) -> Profile:
     Raises:
         ProfileError: there is none, or it does not hold up; the message names the entry.
     """
+    return parse(source(name_or_path), where=str(name_or_path))
+
+
+def source(name_or_path: str | Path) -> str:
+    """The TOML text of a shipped profile by name, or of a file.
+
+    Raises:
+        ProfileError: there is none, or it cannot be read.
+    """
     shipped = _shipped()
     if isinstance(name_or_path, str) and name_or_path in shipped:
-        return parse(shipped[name_or_path], where=name_or_path)
-    path = Path(name_or_path)
-    try:
-        text = path.read_text("utf-8")
-    except FileNotFoundError:
+        return shipped[name_or_path]
+    if not os.path.exists(name_or_path):
         raise ProfileError(
             f"there is no profile {str(name_or_path)!r}",
             hint=f"shipped profiles: {', '.join(shipped)}; or give the path of a .toml file",
-        ) from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise ProfileError(f"cannot read {path}: {error}") from None
-    return parse(text, where=str(path))
+        )
+    return read(name_or_path, error=ProfileError)
 
 
 def parse(text: str, *, where: str) -> Profile:

@@ -90,7 +90,10 @@ def _one_shot(profile: Profile, option: str) -> Policy:
         return OneShotPolicy(cues)
     if option == "classic":
         return OneShotPolicy.classic(cues)
-    raise UsageError(f"one-shot has the presets default and classic, not {option!r}")
+    raise UsageError(
+        f"one-shot has the presets default and classic, not {option[:100]!r}",
+        hint="for example one-shot:classic",
+    )
 
 
 def _random(profile: Profile, option: str) -> Policy:
@@ -173,9 +176,11 @@ def make_policy(spec: str, profile: Profile) -> Policy:
     """
     name, colon, option = spec.partition(":")
     if name not in POLICIES:
-        raise UsageError(f"there is no policy {name!r}", hint=f"policies: {', '.join(POLICIES)}")
+        raise UsageError(
+            f"there is no policy {name[:100]!r}", hint=f"policies: {', '.join(POLICIES)}"
+        )
     if colon and name in PLAIN:
-        raise UsageError(f"policy {name} takes no option", hint=f"drop {colon + option!r}")
+        raise UsageError(f"policy {name} takes no option", hint=f"drop {(colon + option)[:100]!r}")
     return POLICIES[name][0](profile, option)
 
 

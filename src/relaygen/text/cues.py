@@ -64,8 +64,8 @@ class CueSet:
     """An immutable set of cues, indexed by their last character.
 
     Args:
-        cues: the strings. Surrounding white space is dropped (``So `` is ``So``); `normalized`
-            names those. Duplicates count once, under the first one's name.
+        cues: the strings. Surrounding white space is dropped (``So `` is ``So``). Duplicates count
+            once, under the first one's name.
         ignore_case: whether letters match in either case.
 
     Attributes:
@@ -75,18 +75,15 @@ class CueSet:
         UsageError: a cue is empty.
     """
 
-    __slots__ = ("_by_last", "_folded", "_ignore_case", "lasts", "longest", "names", "normalized")
+    __slots__ = ("_by_last", "_folded", "_ignore_case", "lasts", "longest", "names")
 
     def __init__(self, cues: Iterable[str], *, ignore_case: bool = False) -> None:
         by_last: dict[str, list[_Cue]] = {}
         names: dict[str, str] = {}  # by what they match
-        normalized: list[str] = []
         for given in cues:
             name = given.strip()
             if not name:
                 raise UsageError("a cue must have a character that is not white space")
-            if name != given:
-                normalized.append(given)
             text = _fold(name, ignore_case)
             if text in names:
                 continue
@@ -108,7 +105,6 @@ class CueSet:
         self._folded = frozenset(names)
         self._ignore_case = ignore_case
         self.names = tuple(names.values())
-        self.normalized = tuple(normalized)
         self.longest = max(map(len, names), default=0)
 
     def __len__(self) -> int:
