@@ -89,6 +89,13 @@ def test_too_short_to_tell() -> None:
     assert speedup(empty) is None
 
 
+def test_the_large_model_alone_is_no_faster_than_itself() -> None:
+    alone = usage()
+    alone.small = ModelUsage()
+    assert large_alone_seconds(alone) is None
+    assert speedup(alone) is None
+
+
 def test_money_charges_what_was_thrown_away() -> None:
     saved, share = money_saved(usage(), large_price=10.0, small_price=1.0)
     alone = 100 * 10 / 1e6

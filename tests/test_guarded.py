@@ -245,6 +245,33 @@ def test_an_engine_that_does_not_stop_is_stopped_at_the_limit() -> None:
     assert made.generation.finish == "length"
 
 
+def test_an_engine_that_hides_its_tokens_is_not_cut_by_its_words() -> None:
+    """A token such as ``);`` is several pieces there: the server counts tokens, we cannot."""
+
+    async def words(request: SegmentRequest) -> AsyncGenerator[Delta, None]:
+        for _ in range(request.max_tokens - 1):
+            yield Delta((Piece(None, b")"), Piece(None, b";")))
+        yield Delta((), "turn")
+
+    large = Streaming(words)
+    large._text_only = True
+    made = run(LargeOnly(), "", large=large, limits=Limits(max_tokens=20))
+    assert made.generation.text == ");" * 19
+    assert made.generation.finish == "stop"
+
+
+def test_nor_does_it_go_on_for_ever() -> None:
+    async def endless(request: SegmentRequest) -> AsyncGenerator[Delta, None]:
+        while True:
+            yield Delta((Piece(None, b"x"),) * 7)
+
+    large = Streaming(endless)
+    large._text_only = True
+    made = run(LargeOnly(), "", large=large, limits=Limits(max_tokens=20, max_repeats=0))
+    assert made.generation.finish == "length"
+    assert len(large.requests) == 1
+
+
 def test_a_probe_of_an_engine_that_does_not_stop_comes_back() -> None:
     async def endless(request: SegmentRequest) -> AsyncGenerator[Delta, None]:
         while True:
@@ -379,6 +406,20 @@ def test_every_engine_is_closed_whatever_one_raises() -> None:
     pair.close()
 
 
+def test_every_engine_is_closed_whichever_error_of_ours_one_raises() -> None:
+    class Refusing(ScriptedEngine):
+        closed = 0
+
+        async def aclose(self) -> None:
+            self.closed += 1
+            raise UsageError("not now")
+
+    large, small = Refusing(), Refusing()
+    with pytest.raises(UsageError, match="not now"):
+        asyncio.run(Relay(large, small).aclose())
+    assert (large.closed, small.closed) == (1, 1)
+
+
 # What is no engine.
 
 
@@ -400,6 +441,16 @@ def test_margins_of_an_engine_of_ones_own() -> None:
         with pytest.raises(EngineError, match="no log-probabilities") as caught:
             pair.generate("?")
         assert "fill Piece.top" in caught.value.hint
+
+    class Shares(ScriptedEngine):
+        def _piece(self, id: int, top: int) -> Piece:
+            return replace(super()._piece(id, top), top=((id, 0.9), (0, 0.1))[:top])
+
+    with (
+        Relay(ScriptedEngine(PLAIN), Shares(PLAIN), policy="margin:0.8:0.3") as pair,
+        pytest.raises(EngineReplyError, match=r"^small engine: its candidates are not log-"),
+    ):
+        pair.generate("?")
     broken = Broken("stream")
     with (
         Relay(ScriptedEngine(PLAIN), broken, policy="margin:0.8:0.3") as pair,

@@ -79,6 +79,24 @@ def test_until_reads_nothing_beyond_the_end() -> None:
     play(body)
 
 
+def test_what_came_while_nobody_looked_is_counted_at_the_end() -> None:
+    async def body() -> None:
+        inbox = Inbox(deltas(100, []))
+        await inbox.get()
+        probe = asyncio.ensure_future(asyncio.sleep(60))
+        waiting = asyncio.ensure_future(inbox.until(probe))
+        await asyncio.sleep(0)  # it reads on
+        waiting.cancel()
+        await asyncio.wait({waiting})
+        probe.cancel()
+        await asyncio.sleep(0.01)
+        assert inbox.waiting == 0
+        await inbox.aclose()
+        assert inbox.waiting == 1
+
+    play(body)
+
+
 def test_closing_aborts_the_stream_even_while_it_is_read() -> None:
     async def body() -> None:
         closed: list[bool] = []

@@ -125,9 +125,10 @@ def test_estimates_are_the_cost_models() -> None:
     made = estimate_dict(USAGE)
     assert made["large_alone_seconds"] == pytest.approx(0.25 + 9 * 0.1)
     assert made["speedup"] == pytest.approx(1.15 / 4)
-    assert made["ceiling"] == pytest.approx(ceiling(Costs(100.0, 50.0), 6 / 9, devices=1))
-    nothing = {"large_alone_seconds": None, "speedup": None, "ceiling": None}
-    assert estimate_dict(Usage()) == nothing
+    for devices, name in ((1, "ceiling_one_device"), (2, "ceiling_two_devices")):
+        best = ceiling(Costs(100.0, 50.0), 6 / 9, devices=devices)
+        assert made[name] == pytest.approx(best)
+    assert estimate_dict(Usage()) == dict.fromkeys(made)
 
 
 def test_one_line_in_any_alphabet() -> None:

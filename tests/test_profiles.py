@@ -267,8 +267,9 @@ def test_a_file_may_name_its_default_level() -> None:
 def test_no_such_level() -> None:
     with pytest.raises(UsageError, match="no level 'nope'; levels: careful, balanced, fast"):
         leveled().at("nope")
-    with pytest.raises(UsageError, match="no level 'fast'; it has no levels"):
+    with pytest.raises(UsageError, match="no level 'fast'; it has no levels") as caught:
         load("embedded").at("fast")
+    assert "relaygen calibrate" in caught.value.hint
 
 
 @pytest.mark.parametrize("spec", ["large", "small", "one-shot", "random:0.3"])

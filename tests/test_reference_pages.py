@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib.util
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
@@ -13,17 +13,13 @@ import relaygen
 from relaygen import Profile
 from relaygen.cli import COMMANDS
 
-ROOT = Path(__file__).parent.parent
+from .scripts import loaded
 
 
 @pytest.fixture(scope="module")
-def script() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("reference", ROOT / "scripts" / "reference.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def script() -> Iterator[ModuleType]:
+    with loaded("scripts/reference.py") as module:
+        yield module
 
 
 @pytest.fixture(scope="module")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
@@ -33,7 +34,7 @@ from relaygen import (
     UsageError,
 )
 from relaygen._task import Task
-from relaygen._types import EngineInfo, Prompt
+from relaygen._types import Delta, EngineInfo, Piece, Prompt, SegmentRequest
 from relaygen.engines.scripted import Failure, ScriptedEngine
 from relaygen.policies import Policy, Start
 from relaygen.policies.base import STAY, HandOff, Insert, Probe, Stay, Token
@@ -888,6 +889,40 @@ def test_a_probes_stream_is_closed_before_the_session_is_released() -> None:
 
     asyncio.run(cancelled())
     assert order == ["closed", "released"]
+
+
+def test_what_a_reader_who_leaves_in_a_probe_never_saw_is_discarded() -> None:
+    """The rest of the delta whose token asked for it, and what came while it was out."""
+
+    async def leave() -> Generating:
+        large = ScriptedEngine(PLAIN, burst=8)
+        small = ScriptedEngine(PLAIN, ttft_ms=60_000)
+        job = task(_Asking(STAY), thinking=None)  # type: ignore[arg-type]  # at the fifth token
+        generating = Generating({"large": large, "small": small}, job)
+        running = asyncio.ensure_future(generating.whole())
+        for _ in range(1000):  # turns of the event loop: the whole text is there
+            await asyncio.sleep(0)
+        running.cancel()
+        await asyncio.wait({running})
+        return generating
+
+    made = asyncio.run(leave()).snapshot()
+    check_promises(made)
+    assert made.text == "We add 2 and 2"
+    assert made.usage.large.discarded == tokens(PLAIN) - 5
+    assert made.usage.small.discarded == 0
+
+
+def test_what_an_engine_sent_behind_what_is_no_piece_is_discarded() -> None:
+    class Wrong(ScriptedEngine):
+        async def stream(self, request: SegmentRequest) -> AsyncGenerator[Delta, None]:
+            piece = self._piece(self._script[0], 0)
+            yield Delta((piece, Piece(-1, b"x"), piece, piece), "turn")
+
+    large = Wrong(PLAIN)
+    result = run(RELAY, PLAIN, large=large, rescue=True)
+    assert result.generation.text == PLAIN
+    assert result.generation.usage.large.discarded == 3
 
 
 def test_one_shot_waits_for_trust() -> None:

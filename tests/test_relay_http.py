@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 
-from relaygen import EngineError, Generation, Relay
+from relaygen import EngineError, Generation, Policy, Relay
+from relaygen._types import ROLES, Kind, Piece, Role, Stage
 from relaygen.engines.base import Engine
 from relaygen.engines.vllm import VllmEngine
 from relaygen.mock import MockConfig, load_trace, serving
+from relaygen.policies.base import STAY, After, Decision, HandOff, Start, Token
 
 TRACE = load_trace("short")
 PROFILE = "qwen3-32b+1.7b"
@@ -29,7 +31,9 @@ def mock(stack: ExitStack, **shape: Any) -> str:
     return stack.enter_context(serving(MockConfig(trace=TRACE, **{**FAST, **shape})))
 
 
-def generate(large: Engine, small: Engine, policy: str = "relay", **options: Any) -> Generation:
+def generate(
+    large: Engine, small: Engine, policy: str | Policy = "relay", **options: Any
+) -> Generation:
     async def all() -> Generation:
         async with Relay(large=large, small=small, profile=PROFILE, policy=policy) as relay:
             return await relay.agenerate("How many?", seed=3, **options)
@@ -132,3 +136,48 @@ def test_margins_that_follow_the_temperature_are_refused(stack: ExitStack) -> No
     with pytest.raises(EngineError) as caught:
         generate(VllmEngine(mock(stack)), engine, "margin:0.8:0.3")
     assert "--logprobs-mode raw_logprobs" in caught.value.hint
+
+
+class Every:
+    """A policy and its session: hands over after every `size` tokens."""
+
+    name = "every"
+    first: Role = "large"
+    roles: frozenset[Role] = frozenset(ROLES)
+    margins: frozenset[Role] = frozenset()
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._count = 0
+
+    def start(self, start: Start) -> Every:
+        return self
+
+    def begin(self, role: Role, kind: Kind, stage: Stage, after: After) -> None:
+        self._count = 0
+
+    def feed(self, token: Token) -> Decision:
+        self._count += 1
+        return HandOff(token.index, "lead", "every") if self._count >= self._size else STAY
+
+    def probed(self, piece: Piece | None) -> Decision:
+        return STAY
+
+    def answer(self, on_duty: Role) -> Role:
+        return on_duty
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 5])
+def test_hand_offs_anywhere_leave_characters_whole(stack: ExitStack, size: int) -> None:
+    """The trace has tokens of a space and half a character, which servers show only when whole."""
+    assert any(token[:1] == b" " and not _whole(token) for token in TRACE.tokens)
+    large, small = VllmEngine(mock(stack)), VllmEngine(mock(stack))
+    assert generate(large, small, Every(size)).text == TRACE.text
+
+
+def _whole(token: bytes) -> bool:
+    try:
+        token.decode()
+    except UnicodeDecodeError:
+        return False
+    return True

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from relaygen import Relay, UsageError
+from relaygen import PolicyError, Relay, UsageError
 from relaygen._sessions import check_decision, check_policy
 from relaygen._task import Thinking
 from relaygen.engines.scripted import ScriptedEngine
@@ -157,6 +157,53 @@ def test_an_error_of_ours_stays_what_it_is() -> None:
     with pytest.raises(UsageError, match=r"^no$") as caught:
         ran(feed=refuse)
     assert caught.value.hint == "yes"
+
+
+class Silent(Exception):
+    def __str__(self) -> str:
+        raise KeyError("no words")
+
+    __repr__ = __str__
+
+
+def test_what_a_policy_raises_need_not_have_words() -> None:
+    def broken(*_: Any) -> Any:
+        raise Silent
+
+    with pytest.raises(PolicyError, match=r"its feed raised Silent \(test_sessions\.py, line"):
+        ran(feed=broken)
+
+
+def test_what_a_policy_answers_need_not_be_shown() -> None:
+    with pytest.raises(PolicyError, match=r"feed must return .*, not a Silent, which cannot be"):
+        ran(feed=lambda token: Silent())
+    with pytest.raises(PolicyError, match=r"answer must return .*, not a Silent, which cannot be"):
+        ran(answer=lambda on_duty: Silent())
+    with pytest.raises(PolicyError, match="must be a text, not a Silent, which cannot be shown"):
+        ran(name=Silent())
+
+
+@pytest.mark.parametrize("part", ["name", "first", "roles", "margins", "start"])
+def test_a_property_that_raises(part: str) -> None:
+    class Raising(Mine):
+        pass
+
+    def broken(self: Any) -> Any:
+        raise OSError(part)
+
+    setattr(Raising, part, property(broken))
+    method = "attributes" if part != "start" else "start"
+    named = "of type Raising" if part == "name" else "'mine'"
+    said = rf"policy {named}: its {method} raised OSError: {part} \(test_sessions\.py, line"
+    policy: Any = Raising()
+    with pytest.raises(PolicyError, match=said):  # noqa: SIM117
+        with Relay(ScriptedEngine(), ScriptedEngine(), policy=policy) as pair:
+            pair.generate("?")
+
+
+def test_hand_offs_without_end_are_the_policys_mistake() -> None:
+    with pytest.raises(PolicyError, match="hands over and over without a token kept"):
+        ran(PLAIN, feed=lambda token: HandOff(-1, "lead", "no"))
 
 
 @pytest.mark.parametrize("session", [None, object(), 3])

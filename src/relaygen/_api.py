@@ -9,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
 
-from ._errors import EngineError, EngineUnreachableError, UsageError
+from ._errors import EngineError, EngineUnreachableError, RelayGenError, UsageError
 from ._events import Event
 from ._guarded import Guarded, check_engine
 from ._hints import HintIds
@@ -228,6 +228,9 @@ class Relay:
                 if role == "small" and "large" in policy.roles:
                     continue  # the large model goes on alone, and the result says so
                 raise
+            except EngineError as error:
+                error.role = error.role or role
+                raise
             if raw is None:
                 raise EngineError(
                     "it gives no log-probabilities of two candidates, which this policy needs",
@@ -280,11 +283,11 @@ class Relay:
         Raises:
             EngineError: one could not be freed; the other one is.
         """
-        failed: EngineError | None = None
+        failed: RelayGenError | None = None
         for role in self.engines:
             try:
                 await self._guarded(role).aclose()
-            except EngineError as error:
+            except RelayGenError as error:
                 failed = failed or error
         if failed is not None:
             raise failed

@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ._agreement import same_answer
 from ._errors import UsageError
 from ._results import Generation
+from .grading._agreement import same_answer
 
 if TYPE_CHECKING:
     from ._api import Question, Relay

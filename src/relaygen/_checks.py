@@ -13,7 +13,7 @@ from typing import Literal
 from ._errors import EngineError, EngineReplyError, EngineUnreachableError, RelayGenError
 from ._flags import CACHE, SHOW_CACHED, longer_context
 from ._guarded import Guarded
-from ._own import DEBUG_HINT
+from ._own import DEBUG_HINT, words
 from ._types import ROLES, Conversation, EngineInfo, Message, Role, Sampling, SegmentRequest
 from .engines.base import Engine
 
@@ -136,11 +136,11 @@ def own_words(error: Exception) -> str:
 
     An exception that is none of ours comes with its name: its words alone say little.
     """
-    words = " ".join(str(error).split())
+    said = words(error)
     if isinstance(error, RelayGenError):
         role = error.role if isinstance(error, EngineError) else ""
-        return words.removeprefix(f"{role} engine: ")
-    return f"{type(error).__name__}: {words}" if words else type(error).__name__
+        return said.removeprefix(f"{role} engine: ")
+    return f"{type(error).__name__}: {said}" if said else type(error).__name__
 
 
 def advice(error: Exception) -> str:

@@ -16,6 +16,7 @@ from ._errors import EngineError, EngineReplyError, PolicyError, RelayGenError
 from ._ledger import Ledger
 from ._meter import Meter
 from ._opening import Opening
+from ._own import shown
 from ._sessions import broken, check_decision, check_hints, started
 from ._task import Task
 from ._turns import Turn, Turns
@@ -44,7 +45,7 @@ class Desk:
     Attributes:
         turns: who is on duty and who may be.
         written: tokens kept from the current engine request.
-        surplus: tokens received behind a hand-off point without ever becoming tokens here.
+        surplus: tokens that the engine sent behind the last one that got here.
     """
 
     def __init__(
@@ -120,6 +121,11 @@ class Desk:
         self._ledger.begin(turn.role, cue=turn.cue, why=turn.why)
         self._asked("begin", turn.role, turn.kind, self._ledger.stage, turn.after)
 
+    @property
+    def received(self) -> int:
+        """Tokens of the current engine request that got here."""
+        return self.written + len(self._tokens) - self._kept
+
     # One piece.
 
     def receive(self, piece: Piece) -> Said:
@@ -137,7 +143,8 @@ class Desk:
                 raise TypeError
             text = self._utf8.feed(piece.data)
         except (AttributeError, TypeError):  # else the engine that is sent it next is blamed
-            raise EngineReplyError(f"its stream brought what is no piece: {piece!r:.100}") from None
+            what = f"its stream brought what is no piece: {shown(piece)}"
+            raise EngineReplyError(what, hint="its id is 0 or more, its data bytes") from None
         token = Token(len(self._tokens), text, self._utf8.whole, piece, self._ledger.stage)
         self._tokens.append(token)
         self._found = self._detector.feed(text, piece)
@@ -302,7 +309,7 @@ class Desk:
         if role not in ROLES:
             raise PolicyError(
                 f"policy {self._task.policy.name!r}: answer must return 'large' or 'small', "
-                f"not {role!r:.100}"
+                f"not {shown(role)}"
             )
         return role if role == now or self.turns.admits(role, "lead") else now
 
@@ -362,8 +369,7 @@ class Desk:
 
     def end(self, following: Turn, decided: float) -> None:
         """The engine request is over; `following` was decided at `decided` (perf_counter)."""
-        discarded = len(self._tokens) - self._kept + self.surplus
-        self._ledger.usage.of(self.turns.now.role).discarded += discarded
+        discarded = self._discard()
         if discarded:
             self._utf8.reset()
             self._utf8.feed(self._half)
@@ -373,8 +379,14 @@ class Desk:
 
     def abandon(self) -> None:
         """The caller gave up in the middle of a request."""
-        self._ledger.usage.of(self.turns.now.role).discarded += len(self._tokens) - self._kept
+        self._discard()
         self._ledger.end(self._meter.stop())
+
+    def _discard(self) -> int:
+        """Count what the engine sent and the text does not hold."""
+        discarded = self.received - self.written + self.surplus
+        self._ledger.usage.of(self.turns.now.role).discarded += discarded
+        return discarded
 
     def _proceed(self, turn: Turn, decided: float, discarded: int) -> None:
         self.turns.proceed(turn, decided, discarded, wrote=self.written > 0)

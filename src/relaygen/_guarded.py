@@ -19,6 +19,8 @@ from .engines.base import Engine
 T = TypeVar("T")
 
 _ENDS = get_args(End)
+_WORDS = 16
+"""Pieces that a token may be, on an average, where an engine hides its tokens: words and signs."""
 
 
 def check_engine(engine: object, role: Role) -> None:
@@ -78,9 +80,12 @@ class Guarded:
         return tuple(ids)
 
     async def stream(self, request: SegmentRequest) -> AsyncGenerator[Delta, None]:
-        """See `Engine.stream`. It ends at the request's `max_tokens`, whatever the engine does."""
+        """See `Engine.stream`. It ends at the request's `max_tokens`, whatever the engine does.
+
+        Pieces without ids are no tokens: `max_tokens` of those may be several times as many.
+        """
         deltas = self._started(request)
-        left, over = request.max_tokens, False
+        left, over = request.max_tokens * (1 if request.text is None else _WORDS), False
         try:
             async for delta in deltas:
                 if not isinstance(delta, Delta):
@@ -117,7 +122,7 @@ class Guarded:
         if not isinstance(deltas, AsyncGenerator):
             if inspect.iscoroutine(deltas):
                 deltas.close()  # or Python warns that nobody awaited it
-            raise self._wrong("stream", deltas, "an async generator")
+            raise self._wrong("stream", deltas, "an async generator: an async def with a yield")
         return deltas
 
     async def _close(self, deltas: AsyncGenerator[Delta, None]) -> None:

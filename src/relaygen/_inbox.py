@@ -67,9 +67,9 @@ class Inbox:
         return sum(len(delta.pieces) for delta in self._waiting)
 
     async def aclose(self) -> None:
-        """Abort the stream."""
+        """Abort the stream. What came at the last moment waits still, for whoever counts it."""
         if self._next is not None:
             self._next.cancel()
             with contextlib.suppress(asyncio.CancelledError, Exception):
-                await self._next
+                self._waiting.append(await self._next)
         await self._stream.aclose()

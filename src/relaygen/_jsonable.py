@@ -113,15 +113,16 @@ def _counts(kind: type[ModelUsage | Usage], value: object) -> dict[str, Any]:
 
 
 def estimate_dict(usage: Usage) -> dict[str, Any]:
-    """Estimates, None where too little was measured; the ceiling is that of one device."""
+    """Estimates, None where too little was measured; the ceilings are of one device and of two."""
     costs, utilization = measured_costs(usage), usage.utilization
-    best = None
+    best: dict[int, float | None] = {1: None, 2: None}
     if costs is not None and utilization is not None:
-        best = ceiling(costs, utilization, devices=1)
+        best = {devices: ceiling(costs, utilization, devices=devices) for devices in best}
     return {
         "large_alone_seconds": large_alone_seconds(usage),
         "speedup": speedup(usage),
-        "ceiling": best,
+        "ceiling_one_device": best[1],
+        "ceiling_two_devices": best[2],
     }
 
 

@@ -43,6 +43,11 @@ class Meter:
         if delta.evaluated is not None:
             usage.evaluated = (usage.evaluated or 0) + delta.evaluated
 
+    @property
+    def pieces(self) -> int:
+        """That came so far."""
+        return self._pieces
+
     def split(self) -> float:
         """Seconds since the start or the last split."""
         now = time.perf_counter()

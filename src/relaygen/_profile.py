@@ -148,6 +148,14 @@ class Profile:
             UsageError: there is no such level; the message names those there are.
         """
         if level not in self.levels:
-            known = f"levels: {', '.join(self.levels)}" if self.levels else "it has no levels"
-            raise UsageError(f"profile {self.name!r} has no level {level[:100]!r}; {known}")
+            if self.levels:
+                raise UsageError(
+                    f"profile {self.name!r} has no level {level[:100]!r}; "
+                    f"levels: {', '.join(self.levels)}"
+                )
+            raise UsageError(
+                f"profile {self.name!r} has no level {level[:100]!r}; it has no levels",
+                hint="take a profile that has some, such as embedded-calibrated, or make one for "
+                "your pair: relaygen calibrate",
+            )
         return replace(self, cues=self.levels[level].cues, level=level)

@@ -9,7 +9,7 @@ from collections.abc import Set
 from typing import cast, get_args
 
 from ._errors import PolicyError, RelayGenError
-from ._own import DEBUG_HINT, lacking, told
+from ._own import DEBUG_HINT, lacking, shown, told
 from ._types import ROLES, Kind
 from .policies.base import (
     HandOff,
@@ -54,7 +54,7 @@ def check_policy(policy: object) -> None:
 
 def _check_values(policy: Policy) -> None:
     if not isinstance(policy.name, str) or not policy.name:
-        raise PolicyError(f"the name of a policy must be a text, not {policy.name!r}")
+        raise PolicyError(f"the name of a policy must be a text, not {shown(policy.name)}")
     for name, roles in (("roles", policy.roles), ("margins", policy.margins)):
         if not isinstance(roles, Set) or not roles <= set(ROLES):
             raise _refused(policy, f"its {name} must be a set of 'large' and 'small'", roles)
@@ -145,12 +145,20 @@ def check_hints(policy: Policy, hints: object) -> tuple[str, ...]:
 def broken(policy: Policy, method: str, error: Exception) -> PolicyError:
     """What an exception of a policy's own becomes."""
     return PolicyError(
-        f"policy {policy.name!r}: its {method} raised {told(error)}", hint=DEBUG_HINT
+        f"policy {_named(policy)}: its {method} raised {told(error)}", hint=DEBUG_HINT
     )
+
+
+def _named(policy: Policy) -> str:
+    """By its type where its name is what fails."""
+    try:
+        return repr(policy.name)
+    except Exception:
+        return f"of type {type(policy).__name__}"
 
 
 def _refused(policy: Policy, what: str, found: object) -> PolicyError:
     return PolicyError(
-        f"policy {policy.name!r}: {what}, not {found!r:.100}",
+        f"policy {policy.name!r}: {what}, not {shown(found)}",
         hint="docs/policies.md lists what a policy has and what it may answer",
     )

@@ -10,7 +10,7 @@ import time
 from dataclasses import dataclass, replace
 
 from ._contexts import Contexts
-from ._errors import ContextLengthError, EngineError, EngineReplyError, UsageError
+from ._errors import ContextLengthError, EngineError, EngineReplyError, PolicyError
 from ._events import FellBack, HandedOff
 from ._gate import RoundTrip, blocked
 from ._ledger import Ledger
@@ -238,12 +238,12 @@ class Turns:
             wrote: whether the turn that ends kept a token.
 
         Raises:
-            UsageError: the policy makes turn after turn without one.
+            PolicyError: the policy makes turn after turn without one.
         """
         previous, self.now = self.now, self._within_budget(turn)
         self._fruitless = 0 if wrote else self._fruitless + 1
         if self._fruitless > _FRUITLESS:
-            raise UsageError(
+            raise PolicyError(
                 f"policy {self._task.policy.name!r} hands over and over without a token kept",
                 hint="a hand-off should keep something, or let the receiver write",
             )

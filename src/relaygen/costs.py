@@ -117,12 +117,12 @@ def large_alone_seconds(usage: Usage) -> float | None:
     """Estimated wall seconds of the large model writing as many tokens alone.
 
     Its own measured decoding speed for every token after the first, its first request's wait for
-    the first. None where the large model decoded too little to tell. An estimate: alone it would
-    have written another text.
+    the first. None where the large model decoded too little to tell, and where the small one wrote
+    nothing. An estimate: alone it would have written another text.
     """
     decode = usage.large.decode_ms
     wait = usage.first_token_seconds
-    if decode is None or wait is None or not usage.completion_tokens:
+    if decode is None or wait is None or not usage.small.tokens:
         return None
     return wait + (usage.completion_tokens - 1) * decode / 1000.0
 

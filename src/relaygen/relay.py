@@ -163,16 +163,20 @@ class Generating:
             if turn.role == "small":
                 await self._prewarm.aclose()
             request = await self._request(turn)
-            async with aclosing(Inbox(self._stream(turn.role, request))) as inbox:
-                while following is None:
-                    if turn.role == "large" and not (self._prewarm.over or desk.turns.solo):
-                        self._prewarm.look(self._contexts.size("small"), self._known["small"])
-                    delta = await inbox.get()
-                    meter.read(delta)
-                    following = await self._take(delta, inbox)
-                    if following is None:
-                        yield
-                decided = time.perf_counter()  # leaving this block aborts the stream
+            inbox = Inbox(self._stream(turn.role, request))
+            try:
+                async with aclosing(inbox):
+                    while following is None:
+                        if turn.role == "large" and not (self._prewarm.over or desk.turns.solo):
+                            self._prewarm.look(self._contexts.size("small"), self._known["small"])
+                        delta = await inbox.get()
+                        meter.read(delta)
+                        following = await self._take(delta, inbox)
+                        if following is None:
+                            yield
+                    decided = time.perf_counter()  # leaving this block aborts the stream
+            finally:
+                desk.surplus = meter.pieces - desk.received + inbox.waiting
             self._known[turn.role] = len(request.ids) + max(0, desk.written - 1)
         except EngineError as error:
             error.role = error.role or turn.role
@@ -254,11 +258,10 @@ class Generating:
         usage.requests += 1
 
     async def _take(self, delta: Delta, inbox: Inbox) -> Turn | None:
-        """One delta, token by token; what lies behind a hand-off is counted as discarded."""
-        for position, piece in enumerate(delta.pieces):
+        """One delta, token by token, up to a hand-off."""
+        for piece in delta.pieces:
             said = await self._settle(self._desk.receive(piece), inbox)
             if said is not None:
-                self._desk.surplus = len(delta.pieces) - position - 1 + inbox.waiting
                 return said
         if delta.end is None:
             return None

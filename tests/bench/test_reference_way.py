@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -18,20 +15,15 @@ from relaygen.bench import Figures, played
 from relaygen.mock import MockConfig, Trace, load_trace, serving
 from relaygen.profiles import load
 
-SCRIPT = Path(__file__).parents[2] / "benchmarks" / "reference_way.py"
+from ..scripts import loaded
+
 TRACE = load_trace("short")
 
 
 @pytest.fixture(scope="module")
 def script() -> Iterator[ModuleType]:
-    spec = importlib.util.spec_from_file_location("reference_way", SCRIPT)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # its dataclasses look themselves up
-    spec.loader.exec_module(module)
-    yield module
-    del sys.modules[spec.name]
+    with loaded("benchmarks/reference_way.py") as module:
+        yield module
 
 
 class Rig:

@@ -236,8 +236,9 @@ def test_an_engine_that_cannot_score_is_refused(tmp_path: Path) -> None:
     one.begin()
     mute = Relay(Talker(), ScriptedEngine("x"), profile="embedded", policy="large")
     asyncio.run(one.traces(mute))
-    with pytest.raises(UsageError, match="no log-probabilities"):
+    with pytest.raises(UsageError, match="no log-probabilities") as caught:
         asyncio.run(one.score(mute))
+    assert "SGLang" in caught.value.hint
 
 
 def test_engines_behind_addresses_score_and_spell(tmp_path: Path) -> None:

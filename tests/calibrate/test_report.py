@@ -195,7 +195,22 @@ def test_it_can_be_made_of_next_to_nothing(subject: Subject) -> None:
     bare = Observed(one.trace, one.scores, ())
     text = read(render(replace(subject, calibration=nothing, observed=[bare])))
     assert "No cue occurred often enough to be tested." in text
+    assert "0 cues taken untested; 1 more were too rare to test" in text
     assert "nan" not in text.split()
+
+
+def test_what_could_not_be_measured_is_not_told(subject: Subject) -> None:
+    held = subject.calibration.held_out
+    assert held is not None
+    told = "what is delegated has a margin"
+    assert told in read(render(subject))
+    hidden = replace(held, effect=NAN, low=NAN, high=NAN)
+    calibration = replace(subject.calibration, held_out=hidden)
+    assert told not in read(render(replace(subject, calibration=calibration)))
+
+
+def test_it_can_be_made_without_traces(subject: Subject) -> None:
+    nothing = Calibration((untested("x"),), NAN, "paper", True, None, (), (), None, 0)
     read(render(replace(subject, calibration=nothing, observed=[])))
 
 

@@ -104,8 +104,10 @@ async def test_killed_and_started_again(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", [Scaled, Blind])
 async def test_margins_are_checked_first(tmp_path: Path, kind: type[Forced]) -> None:
     engine = kind()
-    with pytest.raises(EngineError):
+    with pytest.raises(EngineError) as caught:
         await write_scores(engine, TRACES, tmp_path / "s.jsonl")
+    hints = ("--logprobs-mode raw_logprobs", "SGLANG_RETURN_ORIGINAL_LOGPROB=1")
+    assert [hint in caught.value.hint for hint in hints] == [kind is Scaled] * 2
     assert engine.asked == []
     assert len(engine.released) == 1
 
@@ -113,8 +115,9 @@ async def test_margins_are_checked_first(tmp_path: Path, kind: type[Forced]) -> 
 async def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "s.jsonl"
     plain: Any = ScriptedEngine("a")
-    with pytest.raises(UsageError, match="gives no log-probabilities"):
+    with pytest.raises(UsageError, match="gives no log-probabilities") as caught:
         await write_scores(plain, TRACES, path)
+    assert "SGLang" in caught.value.hint
     with pytest.raises(EngineError, match="scored"):
         await write_scores(Forced(short=True), TRACES, path)
     assert read(path, Scores) == []

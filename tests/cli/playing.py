@@ -13,6 +13,7 @@ import sys
 import termios
 import threading
 import time
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,9 @@ import pytest
 
 from relaygen import Relay
 from relaygen._profile import Profile
+from relaygen._types import Role
 from relaygen.cli import _options, main
+from relaygen.cli._absent import Absent
 from relaygen.cli._options import PairOptions
 from relaygen.engines.scripted import ScriptedEngine
 from relaygen.policies import Policy
@@ -48,10 +51,16 @@ class Stage:
     large: ScriptedEngine
     small: ScriptedEngine
     asked: list[PairOptions] = field(default_factory=list)
+    roles: list[set[Role]] = field(default_factory=list)
 
-    def open_relay(self, pair: PairOptions, profile: Profile, policy: Policy) -> Relay:
+    def open_relay(
+        self, pair: PairOptions, profile: Profile, policy: Policy, roles: Collection[Role]
+    ) -> Relay:
         self.asked.append(pair)
-        return Relay(self.large, self.small, profile=profile, policy=policy)
+        self.roles.append(set(roles))
+        large = self.large if "large" in roles else Absent("large")
+        small = self.small if "small" in roles else Absent("small")
+        return Relay(large, small, profile=profile, policy=policy)
 
 
 def stage(monkeypatch: pytest.MonkeyPatch, script: str, **options: Any) -> Stage:

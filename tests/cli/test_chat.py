@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from relaygen import EngineUnreachableError, Message
-from relaygen.cli import main
+from relaygen import EngineUnreachableError, Message, ModelNotFoundError, Relay
+from relaygen.cli import _options, main
 from relaygen.cli.chat import COMMANDS
 from relaygen.engines.scripted import Failure, ScriptedEngine
 
@@ -76,6 +76,36 @@ def test_policy_is_said_changed_and_checked(monkeypatch: pytest.MonkeyPatch) -> 
     assert "utilization 100 % · 0 hand-offs" in " ".join(result.stderr.split())
     assert made.small.requests  # the second turn was relayed
     assert len(made.large.requests) > 2
+
+
+def test_models_are_opened_when_a_policy_asks_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = stage(monkeypatch, PLAIN)
+    lines = "one?\n/policy large\n/policy relay\ntwo?\n/policy small\nthree?\n"
+    result = call("--policy", "large", lines=lines)
+    assert result.exit_code == 0
+    assert result.stdout == PLAIN * 3
+    assert made.roles == [{"large"}, {"small"}]
+    assert made.asked[0] is made.asked[1]
+
+
+def test_a_policy_whose_model_cannot_be_had_changes_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made = stage(monkeypatch, PLAIN)
+    failures = iter((ModelNotFoundError("no such file"), KeyboardInterrupt()))
+
+    def open_relay(*asked: Any) -> Relay:
+        if made.asked:
+            raise next(failures)
+        return made.open_relay(*asked)
+
+    monkeypatch.setattr(_options, "open_relay", open_relay)
+    lines = "/policy relay\n/policy relay\none?\n"
+    result = call("--policy", "large", lines=lines)
+    assert result.exit_code == 0
+    assert result.stdout == PLAIN
+    assert "error: no such file\npolicy large stays\n" in result.stderr
+    assert not made.small.requests
 
 
 def test_usage_help_unknown_and_quit(monkeypatch: pytest.MonkeyPatch) -> None:

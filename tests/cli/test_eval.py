@@ -125,7 +125,7 @@ def test_a_report_of_less_than_was_asked(stage: Stage) -> None:
     assert row(call(*REPORT), "large", "4")
     more = call(*REPORT, "--n", "5")
     assert more.exit_code == 2
-    assert "--n 5: only 4 questions were asked in out" in more.stderr
+    assert "--n 5: out has only 4 questions" in more.stderr
     # The last run counts, though the folder has more.
     assert call(*ASK, "--arms", "large", "--n", "1").exit_code == 0
     assert row(call(*REPORT), "large", "1")
@@ -191,7 +191,7 @@ def test_a_file_whose_name_is_no_text(stage: Stage, tmp_path: Path) -> None:
     for more in ((), (), ("--step", "report")):
         result = call(*ask, *more)
         assert result.exit_code == 0, result.output
-    assert "caf?.jsonl, 1 questions" in Path("out/report.md").read_text("utf-8")
+    assert "caf?.jsonl, 1 question\n" in Path("out/report.md").read_text("utf-8")
 
 
 def test_only_models_that_are_asked_are_opened(stage: Stage) -> None:

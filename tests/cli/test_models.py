@@ -17,7 +17,7 @@ from relaygen.models import (
     EMBEDDED_LARGE,
     EMBEDDED_SMALL,
     EmbeddedModel,
-    Progress,
+    FetchProgress,
     ProgressEvent,
     Store,
 )
@@ -85,7 +85,7 @@ class Pull:
         self.calls: list[tuple[str, bool, bool]] = []
 
     def __call__(
-        self, model: EmbeddedModel, *, mirror: bool, verify: bool, progress: Progress
+        self, model: EmbeddedModel, *, mirror: bool, verify: bool, progress: FetchProgress
     ) -> Path:
         self.calls.append((model.name, mirror, verify))
         for event in self.events:

@@ -24,13 +24,13 @@ from relaygen import (
     Usage,
 )
 from relaygen._types import Writer
+from relaygen._words import plural
 from relaygen.cli._render import Out, Screen
 from relaygen.cli._summary import (
     BLOCKS,
     LETTERS,
     Line,
     Shown,
-    plural,
     seconds_text,
     short_summary,
     strip,
@@ -221,9 +221,21 @@ def test_too_little_for_an_estimate() -> None:
     assert "ceiling" not in text
 
 
-def test_the_ceiling_is_that_of_one_device() -> None:
-    text = said(generation(("large", 10), ("small", 10), usage=timed(2.0)))
-    assert "ceiling at this utilization on one device: 1.33x" in text
+def test_the_ceiling_is_that_of_the_devices_there_are() -> None:
+    made = generation(("large", 10), ("small", 10), usage=timed(2.0))
+    assert "ceiling at this utilization on two devices: 1.33x" in said(made)
+    reading = timed(2.0)
+    reading.large.evaluated, reading.large.first_seconds = 10, 0.6
+    made = generation(("large", 10), ("small", 10), usage=reading)
+    assert "ceiling at this utilization on two devices: 1.33x" in said(made)
+    shared = said(made, Shown(RELAY, "embedded", on_cpu=True))
+    assert "ceiling at this utilization on one device: 0.95x" in shared
+
+
+def test_one_model_is_not_compared_with_itself() -> None:
+    text = said(generation(("large", 10)))
+    assert "estimate" not in text
+    assert "ceiling" not in text
 
 
 def test_a_cpu_is_called_one() -> None:
@@ -311,7 +323,8 @@ def test_short_summary() -> None:
     made = generation(("large", 10), ("small", 10), usage=timed(1.0), notes=("careful",))
     made.usage.fallbacks = 1
     assert plain(short_summary(made, width=200)) == (
-        "10 large + 10 small tokens · utilization 50 % · 1 hand-off · 1.0 s · estimate 2.00x"
+        "10 large + 10 small tokens · utilization 50 % · 1 hand-off · 1.0 s · estimate 2.00x, "
+        "faster"
         " · 1 fallback\nnote: careful"
     )
     assert "utilization" not in plain(short_summary(generation(), width=200))

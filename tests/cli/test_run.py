@@ -89,7 +89,12 @@ def test_json_is_one_object_and_its_sums_hold(monkeypatch: pytest.MonkeyPatch) -
     assert made["answer"] in made["text"]
     assert (made["policy"], made["profile"], made["seed"]) == ("random:0.5", "qwen3-32b+1.7b", 7)
     assert (made["finish"], made["error"]) == ("stop", None)
-    assert set(made["estimate"]) == {"large_alone_seconds", "speedup", "ceiling"}
+    assert set(made["estimate"]) == {
+        "large_alone_seconds",
+        "speedup",
+        "ceiling_one_device",
+        "ceiling_two_devices",
+    }
 
 
 def test_prices_money_and_an_estimate(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -482,6 +487,19 @@ def test_models_are_fetched_with_progress(resolved: list[tuple[str, dict[str, An
     assert options["small"] == Path(EMBEDDED_SMALL.name)
     fetched = [how for _, how in resolved if how.get("fetch", True)]
     assert [(how["mirror"], callable(how["progress"])) for how in fetched] == [(True, True)] * 2
+
+
+@pytest.mark.parametrize(
+    ("policy", "roles"),
+    [("large", {"large"}), ("small", {"small"}), ("relay", {"large", "small"})],
+)
+def test_only_models_that_are_asked_are_opened(
+    policy: str, roles: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = stage(monkeypatch, PLAIN)
+    result = call("--policy", policy, "1 + 2?")
+    assert (result.exit_code, result.stdout) == (0, PLAIN)
+    assert made.roles == [roles]
 
 
 def test_what_is_there_is_not_fetched(resolved: list[tuple[str, dict[str, Any]]]) -> None:

@@ -216,6 +216,28 @@ def test_a_check_that_does_not_end_is_given_up() -> None:
     asyncio.run(run())
     (told,) = report.findings
     assert (told.check, told.text) == ("reachable", "does not answer: no end within 0.01 s")
+    assert told.hint == "it hangs, or is slow: look into the engine's log"
+
+
+def test_a_slow_engine_that_answers_is_not_said_to_fail() -> None:
+    report = Report("p", "relay")
+
+    async def stalls(role: Role) -> None:
+        await asyncio.Event().wait()
+
+    async def answers(role: Role) -> None:
+        return None
+
+    async def run() -> None:
+        attempts = Attempts(report, {"large": 0.01, "small": 60.0}, answers)
+        await attempts.note("prefix-cache", "large", stalls)
+        assert not attempts.gone
+
+    asyncio.run(run())
+    (told,) = report.findings
+    assert (told.level, told.check) == ("warning", "prefix-cache")
+    assert told.text == "not examined: no end within 0.01 s"
+    assert told.hint == "it hangs, or is slow: look into the engine's log"
 
 
 def test_an_engine_that_writes_nothing() -> None:

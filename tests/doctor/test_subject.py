@@ -178,6 +178,29 @@ def test_reading_of_an_engine_that_hides_its_counts(clock: Clock) -> None:
     assert speed.read_ms == pytest.approx(2.0 * 47 / 48)  # 48 tokens grew, one is read anyway
 
 
+class Disturbed(Timed):
+    """Another's work takes its time beside the second request."""
+
+    def _computing(self, tokens: int) -> None:
+        super()._computing(tokens)
+        if len(self.requests) == 1:
+            self._clock.now += 0.3
+
+
+def test_one_request_that_was_disturbed_is_no_missing_cache(clock: Clock) -> None:
+    engine = Disturbed(clock, token_ms=5.0, read_ms=0.5, shown=False)
+    found = on(engine, lambda subject: subject.speed(1, 5.0))
+    assert not found.rereads
+    assert [len(request.ids) for request in engine.requests[:4]] == [100, 100, 100, 148]
+
+
+def test_who_has_no_cache_and_hides_it_is_asked_four_times_and_no_more(clock: Clock) -> None:
+    engine = Forgetful(clock, token_ms=5.0, read_ms=0.5, shown=False)
+    assert on(engine, lambda subject: subject.speed(1, 5.0)).rereads
+    sizes = [len(request.ids) for request in engine.requests]
+    assert sizes == [100] * 4 + [148, 48]
+
+
 def test_the_median_counts(clock: Clock) -> None:
     class Hiccup(Timed):
         async def stream(self, request: SegmentRequest) -> AsyncGenerator[Delta, None]:

@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+import math
 from collections.abc import AsyncGenerator
+from typing import Any
 
 import pytest
 
+from relaygen import EngineReplyError
 from relaygen._types import Delta, Piece, SegmentRequest
 from relaygen.engines._margins import margins_are_raw
 from relaygen.engines.scripted import ScriptedEngine
@@ -57,6 +60,54 @@ async def test_the_first_answer_only_warms_up() -> None:
 @pytest.mark.parametrize("top", [[], [(1, -0.1)]])
 async def test_too_few_candidates(top: list[tuple[int, float]]) -> None:
     assert await margins_are_raw(Answering(top), [1], "s") is None
+
+
+@pytest.mark.parametrize(
+    "top",
+    [
+        [(1, 0.9), (2, 0.1)],  # probabilities
+        [(2, -2.5), (1, -0.1)],  # the best one last
+        [(1, 0.1)],
+        [(1, -0.1), (2, None)],
+        [(1, math.nan), (2, -0.1)],
+        [(1, -0.1), (2, math.nan)],
+        [1, 2],
+        ["one", "two"],
+        3,
+    ],
+)
+async def test_what_are_no_candidates(top: Any) -> None:
+    with pytest.raises(EngineReplyError, match=r"^its candidates are not log-probabilities, best"):
+        await margins_are_raw(Whatever(top), [1], "s")
+
+
+@pytest.mark.parametrize(
+    "top",
+    [
+        [(1, -0.7), (2, -0.7)],
+        [(1, -0.7), (2, -0.7 + 5e-7)],  # rounded
+        [(1, 5e-7), (2, -14.0)],
+        [(1, 0.0), (2, -math.inf)],
+        [(1, 0), (2, -9999)],
+    ],
+)
+async def test_what_are_some(top: Any) -> None:
+    assert await margins_are_raw(Whatever(top), [1], "s") is not None
+
+
+async def test_none_are_none() -> None:
+    assert await margins_are_raw(Whatever(None), [1], "s") is None
+
+
+class Whatever(ScriptedEngine):
+    """Gives this with every token."""
+
+    def __init__(self, top: Any) -> None:
+        super().__init__()
+        self._top = top
+
+    async def stream(self, request: SegmentRequest) -> AsyncGenerator[Delta, None]:
+        yield Delta((Piece(1, b"a", self._top),), "length")
 
 
 class Drafting(Answering):

@@ -350,8 +350,9 @@ async def test_a_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
         assert proxy.lines()[0] == "GET http://engine.test:8000/a/x HTTP/1.1"
         assert "Proxy-Authorization: Basic bWU6cEBzcw==" in proxy.lines()
         async with wired(REFUSED) as wire:
-            with pytest.raises(EngineUnreachableError, match="cannot be reached"):
+            with pytest.raises(EngineUnreachableError, match="cannot be reached") as caught:
                 await wire.get("/x")
+        assert "is the server up" in caught.value.hint
         assert other.requests == []  # the environment's proxy is not used
 
 

@@ -14,13 +14,15 @@ from relaygen._profile import Profile
 from relaygen._types import Delta, SegmentRequest
 from relaygen.engines.scripted import Failure, ScriptedEngine, ScriptedTokenizer
 from relaygen.evaluate._arms import parse_arms
-from relaygen.evaluate._asking import PLAIN, Decoding
 from relaygen.evaluate._folder import Folder, Settings, hash_of
 from relaygen.evaluate._job import Evaluation
 from relaygen.evaluate._questions import Item
+from relaygen.evaluate._schedule import Decoding
 from relaygen.profiles import load
 
 Tick = Callable[[], None]
+
+PLAIN: Decoding = ("none", "none")
 
 STEPS = 6
 

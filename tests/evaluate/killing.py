@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from relaygen._files import lines
-from relaygen.evaluate import _asking, _job
+from relaygen.evaluate import _asking, _reporting
 
 from ..killing import Points, in_a_child, killed
 from . import answering
@@ -29,11 +29,11 @@ def run(folder: Path, last: int | None) -> int:
 
     def work() -> None:
         _asking.append = points.append  # type: ignore[attr-defined, assignment]
-        _job.plots = lambda *args, **options: ()  # type: ignore[attr-defined]  # takes long
+        _reporting.plots = lambda *args, **options: ()  # type: ignore[attr-defined]  # takes long
         os.fsync = lambda fd: None  # a killed process loses nothing that it wrote
         one = answering.evaluation(folder, ARMS, n=3)
         one.claim()
-        asyncio.run(one.run(answering.pair(tick=points.tick)))
+        asyncio.run(_asking.ask(one, answering.pair(tick=points.tick)))
         one.report()
 
     return in_a_child(folder, points, work)

@@ -15,7 +15,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from relaygen._errors import MissingExtraError, UsageError
-from relaygen._mathematics import Mathematics
 from relaygen.evaluate._grade import (
     Grade,
     agree,
@@ -24,6 +23,7 @@ from relaygen.evaluate._grade import (
     semantic_similarity,
 )
 from relaygen.evaluate._questions import Item, Kind
+from relaygen.grading._mathematics import Mathematics
 
 PAIRS = [
     json.loads(line)

@@ -23,14 +23,15 @@ from relaygen._progress import Step
 from relaygen._types import Delta, SegmentRequest
 from relaygen.engines.scripted import Failure, ScriptedTokenizer
 from relaygen.evaluate._arms import parse_arms
-from relaygen.evaluate._asking import PLAIN, Decoding, item_seed, schedule
+from relaygen.evaluate._asking import ask
 from relaygen.evaluate._folder import FREE, Folder, Settings
 from relaygen.evaluate._job import Evaluation
 from relaygen.evaluate._questions import Item
 from relaygen.evaluate._results import Result
+from relaygen.evaluate._schedule import Decoding, item_seed, schedule
 from relaygen.profiles import load
 
-from .answering import Answerer, evaluation, items, pair, small_is_wrong, tagged
+from .answering import PLAIN, Answerer, evaluation, items, pair, small_is_wrong, tagged
 
 Pair = dict[Decoding, Relay]
 
@@ -38,7 +39,7 @@ Pair = dict[Decoding, Relay]
 def run(one: Evaluation, relays: Pair | None = None, steps: list[Step] | None = None) -> None:
     one.claim()
     relays = pair() if relays is None else relays
-    asyncio.run(one.run(relays, (steps if steps is not None else []).append))
+    asyncio.run(ask(one, relays, (steps if steps is not None else []).append))
 
 
 def asked(relays: Pair) -> int:
@@ -234,7 +235,7 @@ def test_a_pinned_share_stays(tmp_path: Path) -> None:
     more.claim()
     before = dict(more.settings.shares)
     assert set(before) == {"random"}
-    asyncio.run(more.run(pair()))
+    asyncio.run(ask(more, pair()))
     assert more.settings.shares == before
 
 
@@ -472,7 +473,7 @@ def test_cancelled_it_keeps_what_there_is(tmp_path: Path) -> None:
             if step.done >= 4:
                 enough.set()
 
-        task = asyncio.ensure_future(one.run(pair(ms=0.1), progress))
+        task = asyncio.ensure_future(ask(one, pair(ms=0.1), progress))
         await enough.wait()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):

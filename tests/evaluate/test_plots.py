@@ -27,7 +27,8 @@ from relaygen.evaluate._plots import (
     speedups,
 )
 from relaygen.evaluate._results import Result
-from relaygen.evaluate._summary import Agreement, Summary, summarize
+from relaygen.evaluate._summarize import summarize
+from relaygen.evaluate._summary import Agreement, Summary
 
 from .answering import items
 from .test_summary import ARMS, result

@@ -14,7 +14,8 @@ from relaygen.evaluate._paired import NO_WORSE, WORSE, Paired
 from relaygen.evaluate._questions import Item
 from relaygen.evaluate._report import Subject, render, verdicts
 from relaygen.evaluate._results import Part, Result
-from relaygen.evaluate._summary import summarize
+from relaygen.evaluate._summarize import summarize
+from relaygen.evaluate._tables import titled
 
 from ..pages import Checked, read
 from .answering import items
@@ -79,6 +80,12 @@ def test_the_figures_are_those_of_the_tables(html: str) -> None:
     for words in ("2 of 3", "66.7 %", "0.600", "hand-offs", "ms/token", "answer after", "1.43×"):
         assert words in told, words
     assert "reached" in told
+
+
+def test_verdicts_stand_in_no_table_of_numbers_too(html: str) -> None:
+    titles = [title for title, _ in titled(subject().summary)]
+    left_out = [title for title in titles if f"<h2>{title}</h2>" not in html]
+    assert left_out == ["Accuracy, paired by question"]
 
 
 def test_no_times_where_answers_had_company() -> None:

@@ -14,7 +14,8 @@ from relaygen.evaluate._arms import parse_arms
 from relaygen.evaluate._questions import Item
 from relaygen.evaluate._results import Result
 from relaygen.evaluate._statistics import wilson
-from relaygen.evaluate._summary import ArmSummary, Summary, summarize, summary_dict
+from relaygen.evaluate._summarize import summarize
+from relaygen.evaluate._summary import ArmSummary, Summary, summary_dict
 
 from .answering import items
 

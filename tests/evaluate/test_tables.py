@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from relaygen.evaluate._arms import parse_arms
-from relaygen.evaluate._summary import Summary, summarize
+from relaygen.evaluate._summarize import summarize
+from relaygen.evaluate._summary import Summary
 from relaygen.evaluate._tables import (
     NOTHING,
     accuracy_table,
@@ -104,6 +105,7 @@ def test_the_page_has_every_table() -> None:
     assert len(tables) == 5
     assert "| relay | large | not decided at n = 2 | 2 | -100.0 |" in page
     assert page.endswith("\n")
+    assert markdown(replace(summary(), questions=1), []).startswith("# Evaluation: 1 question\n")
     beside = replace(summary(), ratios=(), runs=2)
     assert "Milliseconds" not in markdown(beside, [])
     assert markdown(beside, []).startswith("# Evaluation: 2 questions, 2 runs\n")

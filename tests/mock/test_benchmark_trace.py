@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 from statistics import mean
 from types import ModuleType
 
@@ -14,19 +11,13 @@ import pytest
 from relaygen.bench import Figures, played
 from relaygen.mock import load_trace
 
-SCRIPT = Path(__file__).parents[2] / "benchmarks" / "trace.py"
+from ..scripts import loaded
 
 
 @pytest.fixture(scope="module")
 def script() -> Iterator[ModuleType]:
-    spec = importlib.util.spec_from_file_location("benchmark_trace", SCRIPT)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # its dataclasses look themselves up
-    spec.loader.exec_module(module)
-    yield module
-    del sys.modules[spec.name]
+    with loaded("benchmarks/trace.py") as module:
+        yield module
 
 
 def test_the_long_trace_is_relayed_as_speed_figures_need() -> None:

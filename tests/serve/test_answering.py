@@ -39,6 +39,14 @@ def test_why_it_does_not_answer_without_its_address() -> None:
     assert answer == "its server cannot be reached"
 
 
+def test_an_engine_of_ones_own_that_raises_does_not_answer_and_its_words_stay_inside() -> None:
+    class Own(ScriptedEngine):
+        async def tokenize(self, text: str, *, special: bool = False) -> tuple[int, ...]:
+            raise KeyError("a secret")
+
+    assert asyncio.run(Answering(Own()).ask()) == "its own code raised KeyError"
+
+
 def test_a_text_only_engine_generates_a_token() -> None:
     engine = ScriptedEngine(free=lambda text: " yes", text_only=True)
     assert asyncio.run(Answering(engine).ask()) == ""

@@ -245,6 +245,8 @@ def test_heads_are_answered_as_load_balancers_ask(path: str) -> None:
     assert drained.status_code == 503
     refused = call(served, lambda client: client.head(CHAT))
     assert refused.status_code == 405
+    absent = call(served, lambda client: client.head("/v1/responses"))
+    assert absent.status_code == 404
 
 
 def test_a_head_has_no_body_over_a_socket() -> None:

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relaygen import MissingExtraError, Relay
+from relaygen import EngineError, MissingExtraError, Relay
 from relaygen._errors import EngineReplyError
 from relaygen._events import Done, Event, HandedOff, StageChanged
 from relaygen._results import Generation, Segment, Usage
@@ -481,3 +481,26 @@ def test_closing_is_no_work_for_the_loop() -> None:
     with running(Pair(served.large, served.small, app)):
         assert not closed
     assert closed == ["in a thread"]
+
+
+def test_spans_are_sent_though_an_engine_cannot_be_closed() -> None:
+    class Stuck(ScriptedEngine):
+        async def aclose(self) -> None:
+            raise KeyError("weights")
+
+    closed: list[str] = []
+
+    class Watched(Traces):
+        def close(self) -> None:
+            super().close()
+            closed.append("closed")
+
+    async def run() -> None:
+        relay = Relay(Stuck(PLAIN), ScriptedEngine(PLAIN))
+        app = make_app(relay, traces=Watched(TracerProvider(shutdown_on_exit=False)))
+        with pytest.raises(EngineError, match="weights"):
+            async with app.router.lifespan_context(app):
+                pass
+
+    asyncio.run(run())
+    assert closed == ["closed"]

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from .._version import __version__
+from .._words import plural
+from ._basis import Basis
 from ._outcome import Calibration
 from ._profile_toml import rule_text
 from ._records import Scores, Trace
 
-if TYPE_CHECKING:
-    from ._job import Job
 
-
-def models(job: Job) -> tuple[str, str]:
+def models(job: Basis) -> tuple[str, str]:
     """Names for the reader: as the user gave them, where that is no address."""
     engines = job.folder.engines()
     names = []
@@ -28,7 +26,7 @@ def models(job: Job) -> tuple[str, str]:
 
 
 def facts(
-    job: Job, result: Calibration, pairs: Sequence[tuple[Trace, Scores]]
+    job: Basis, result: Calibration, pairs: Sequence[tuple[Trace, Scores]]
 ) -> list[tuple[str, str]]:
     """How it was made: label and value."""
     settings, engines = job.settings, job.folder.engines()
@@ -41,9 +39,9 @@ def facts(
 
     wanted = settings.runs * len(job.asked) if job.imported is None else len(pairs)
     number = f"{len(pairs)} of {wanted}" if len(pairs) < wanted else f"{len(pairs)}"
-    traces = f"{number} by {served('large', pairs[0][0].model)}, {tokens} tokens"
+    traces = f"{number} by {served('large', pairs[0][0].model)}, {plural(tokens, 'token')}"
     if cut:
-        traces += f", {cut} of them cut at {settings.max_tokens} tokens"
+        traces += f", {cut} of them cut at {plural(settings.max_tokens, 'token')}"
     if job.imported is not None:
         traces += ", imported"
     questions = f"{settings.questions}, {len(job.asked)} of {len(job.questions)}"

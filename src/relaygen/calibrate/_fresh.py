@@ -12,16 +12,16 @@ from .._progress import Progress
 from .._task import Limits
 from .._types import ROLES
 from ._answers import distinct, known, write_answers
+from ._basis import Basis
 from ._traces import Question
 
 if TYPE_CHECKING:
     from .._api import Relay
     from ._check import Check
-    from ._job import Job
     from ._outcome import Level, Steered
 
 
-def check_questions(job: Job) -> None:
+def check_questions(job: Basis) -> None:
     """See that there are as many questions as are asked for.
 
     Raises:
@@ -44,7 +44,7 @@ def check_questions(job: Job) -> None:
         )
 
 
-def fresh(job: Job) -> Sequence[Question]:
+def fresh(job: Basis) -> Sequence[Question]:
     """The questions that the calibration does not use, in the file's order.
 
     Raises:
@@ -62,7 +62,7 @@ def fresh(job: Job) -> Sequence[Question]:
     ]
 
 
-async def ask(job: Job, relay: Relay, progress: Progress) -> None:
+async def ask(job: Basis, relay: Relay, progress: Progress) -> None:
     """See `Job.check`."""
     profile = job.made()
     models = [(await job.folder.introduce(role, relay.engines[role]))["model"] for role in ROLES]
@@ -78,7 +78,7 @@ async def ask(job: Job, relay: Relay, progress: Progress) -> None:
     )
 
 
-def compared(job: Job) -> Check | None:
+def compared(job: Basis) -> Check | None:
     """See `Job.checked`."""
     found = known(job.folder.checks)
     if not found:

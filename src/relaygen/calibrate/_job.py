@@ -21,18 +21,19 @@ from .._profile import Profile
 from .._progress import Progress, silent
 from .._task import Limits
 from .._version import __version__
+from .._words import plural
 from ..engines._scoring import Scoring
 from ..engines.base import Engine
 from ._adapters import adapter
+from ._basis import Basis
 from ._candidates import default_candidates, mine
 from ._facts import facts, models
-from ._folder import Folder, Settings
 from ._fresh import ask, check_questions, compared
 from ._outcome import Calibration, Rule
 from ._profile_toml import calibrated, dumps
 from ._records import Scores, Trace, read
 from ._segments import sentences
-from ._traces import Question, import_traces, trace_id, write_traces
+from ._traces import import_traces, trace_id, write_traces
 
 if TYPE_CHECKING:
     from .._api import Relay
@@ -49,30 +50,8 @@ _BATCHING = ("vllm", "sglang")  # these take as many as come
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
-    """A calibration and where its files are.
-
-    Attributes:
-        folder: its own.
-        settings: what is asked; see `Folder.claim`.
-        base: the profile that says how the models think and draw tokens.
-        questions: all of the file.
-        out: where the profile goes, beside the one in the folder.
-        imported: traces of another tool in place of generated ones.
-        check_n: fresh questions that the pair is asked at each level, to see whether it does what
-            was predicted; 0 for no such check.
-    """
-
-    folder: Folder
-    settings: Settings
-    base: Profile
-    questions: Sequence[Question]
-    out: Path
-    imported: Path | None = None
-    check_n: int = 0
-
-    def __post_init__(self) -> None:
-        Rule.of(self.settings.rule)
+class Job(Basis):
+    """A calibration that can be begun and gone on with, step by step; see `Basis`."""
 
     def begin(self) -> None:
         """Claim the folder and write down the questions.
@@ -119,16 +98,6 @@ class Job:
                 f"{self.out} exists and was not made by relaygen calibrate",
                 hint="name another file with --out, or remove this one",
             )
-
-    @property
-    def asked(self) -> Sequence[Question]:
-        """The questions of this calibration."""
-        return self.questions[: self.settings.n]
-
-    @property
-    def template(self) -> str:
-        """What the user says."""
-        return "{question}" + self.settings.suffix
 
     async def traces(self, relay: Relay, progress: Progress = silent) -> list[Trace]:
         """Let the large model answer, or import what another tool recorded.
@@ -181,7 +150,7 @@ class Job:
         if not isinstance(engine, Scoring):
             raise UsageError(
                 f"the {role} model's engine gives no log-probabilities of a given text",
-                hint="score with vLLM, llama-server or the embedded engine",
+                hint="score with vLLM, SGLang, llama-server or the embedded engine",
             )
         wrote = self.folder.engines().get("large", {}).get("vocabulary", "")
         await check_vocabulary(engine, own["vocabulary"], wrote, traces)
@@ -221,22 +190,6 @@ class Job:
         write(self.folder.profile, text)
         write(self.out, text)
         return result
-
-    def made(self) -> Profile:
-        """The profile of the selection that is there.
-
-        Raises:
-            UsageError: there is none.
-        """
-        from ..profiles import parse
-
-        try:
-            text = self.folder.profile.read_text("utf-8")
-        except FileNotFoundError:
-            raise UsageError(
-                f"there is no profile in {self.folder.path}", hint="run the step select first"
-            ) from None
-        return parse(text, where=str(self.folder.profile))
 
     async def check(self, relay: Relay, progress: Progress = silent) -> Check | None:
         """Let the pair answer fresh questions at each level of the profile; see `checked`.
@@ -335,7 +288,8 @@ class Job:
             result,
             name=self.out.stem,
             policy=self.settings.policy,
-            description=f"calibrated on {len(pairs)} traces from profile {self.base.name}",
+            description=f"calibrated on {plural(len(pairs), 'trace')} "
+            f"from profile {self.base.name}",
             large=large,
             small=small,
             source=f"{SOURCE} {__version__}",

@@ -56,6 +56,7 @@ def render(subject: Subject) -> str:
 
 def _context(subject: Subject) -> dict[str, Any]:
     calibration, profile = subject.calibration, subject.profile
+    held = calibration.held_out
     cues = sorted(calibration.cues, key=_order)
     selected = [cue for cue in cues if cue.selected]
     lead = calibration.levels[0] if calibration.levels else None
@@ -70,7 +71,7 @@ def _context(subject: Subject) -> dict[str, Any]:
         "told": lead.under(_policy(profile, lead)) if lead else None,
         "used": [level.under(_policy(profile, level)) for level in calibration.levels],
         "measured": measured(subject.check, lead.name) if lead else None,
-        "held": calibration.held_out,
+        "held": held if held is not None and not math.isnan(held.effect) else None,
         "traces": len(subject.observed),
         "tokens": sum(len(one.trace.ids) for one in subject.observed),
         "width": WIDTH,

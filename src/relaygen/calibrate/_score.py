@@ -60,7 +60,7 @@ async def write_scores(
     if not isinstance(engine, Scoring):
         raise UsageError(
             "this engine gives no log-probabilities of a given text",
-            hint="score with vLLM, llama-server, the embedded engine or transformers",
+            hint="score with vLLM, SGLang, llama-server, the embedded engine or transformers",
         )
     info = await engine.info()
     known = {scores.id: scores for scores in read(path, Scores)}
@@ -172,7 +172,8 @@ async def check_raw(engine: Engine, trace: Trace) -> None:
                 raise EngineError(
                     "the scorer's log-probabilities change with temperature, so margins mean "
                     "nothing",
-                    hint="vLLM: --logprobs-mode raw_logprobs",
+                    hint="vLLM: --logprobs-mode raw_logprobs, "
+                    "SGLang: SGLANG_RETURN_ORIGINAL_LOGPROB=1",
                 )
     finally:
         await engine.release(key)

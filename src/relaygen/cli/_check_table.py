@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.text import Text
 
+from relaygen._words import plural
 from relaygen.cli._selection_table import _number, _table
-from relaygen.cli._summary import plural
 from relaygen.cli._tables import on_stdout
 
 if TYPE_CHECKING:

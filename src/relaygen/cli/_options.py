@@ -344,6 +344,28 @@ def open_relay(
     )
 
 
+def with_models_of(policy: Policy, relay: Relay, pair: PairOptions) -> Relay:
+    """The relay with the models that another policy asks, too; engines that it has stay.
+
+    Args:
+        policy: the other one.
+        relay: as `open_relay` made it.
+        pair: which models.
+
+    Raises:
+        ModelError, MissingExtraError: as `open_relay`.
+    """
+    from relaygen._api import Relay
+    from relaygen.cli._absent import Absent
+
+    missing = [role for role in policy.roles if isinstance(relay.engines[role], Absent)]
+    if not missing:
+        return relay
+    opened = open_relay(pair, relay.profile, policy, missing)
+    used = [(opened if role in missing else relay).engines[role] for role in ROLES]
+    return Relay(*used, profile=relay.profile, policy=policy)
+
+
 def located(spec: str, no_mirror: bool) -> str | Path:
     """What names no model as it is, else the file, fetched with its progress shown if need be.
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from relaygen.models import FetchStep, Progress, ProgressEvent, size_text
+from relaygen.models import FetchProgress, FetchStep, ProgressEvent, size_text
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -67,7 +67,7 @@ class Pace:
         return True
 
 
-def show_progress() -> AbstractContextManager[Progress]:
+def show_progress() -> AbstractContextManager[FetchProgress]:
     """Give a progress callback for :func:`relaygen.models.pull` that writes to stderr."""
     return on_stderr(_bars, PlainProgress)
 
@@ -100,7 +100,7 @@ class PlainProgress:
 
 
 @contextmanager
-def _bars(console: Console) -> Iterator[Progress]:
+def _bars(console: Console) -> Iterator[FetchProgress]:
     from rich.progress import Progress as Bars
     from rich.progress import TaskID
     from rich.text import Text

@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple
 
 from relaygen._results import Generation, ModelUsage, Usage
 from relaygen._types import Writer
+from relaygen._words import plural
 from relaygen.costs import ceiling, large_alone_seconds, measured_costs, money_saved, speedup
 from relaygen.policies import Policy
 
@@ -132,7 +133,7 @@ def _facts(generation: Generation, shown: Shown) -> list[str]:
     usage = generation.usage
     facts = [" · ".join(_counts(usage)), " · ".join(_speed(usage))]
     facts += _drafts(usage)
-    facts += _estimate(usage)
+    facts += _estimate(usage, devices=1 if shown.on_cpu else 2)
     if shown.on_cpu and len(shown.policy.roles) == 2:
         facts.append(
             "both models share one CPU: this shows that the relay works, not what it gains on GPUs"
@@ -177,23 +178,27 @@ def _speed(usage: Usage) -> list[str]:
     return speed
 
 
-def _estimate(usage: Usage) -> list[str]:
+def _estimate(usage: Usage, *, devices: int) -> list[str]:
+    if not usage.small_tokens:
+        return []  # the large model alone is what it was
     alone, ratio = large_alone_seconds(usage), speedup(usage)
     if alone is None or ratio is None:
         facts = ["estimate for the large model alone: not enough large tokens to estimate"]
     else:
-        facts = [f"estimate: {_ratio(ratio)} the large model alone ({seconds_text(alone)})"]
+        said = _ratio(ratio)
+        than = "as" if said.endswith("fast") else "than"
+        facts = [f"estimate: {said} {than} the large model alone ({seconds_text(alone)})"]
     costs, share = measured_costs(usage), usage.utilization
     if costs is not None and share is not None:
-        best = ceiling(costs, share, devices=1)
-        facts.append(f"ceiling at this utilization on one device: {best:.2f}x")
+        best = ceiling(costs, share, devices=devices)
+        where = "one device" if devices == 1 else "two devices"
+        facts.append(f"ceiling at this utilization on {where}: {best:.2f}x")
     return facts
 
 
 def _ratio(ratio: float) -> str:
     shown = round(ratio, 2)
-    word = "slower than" if shown < 1 else "faster than" if shown > 1 else "as fast as"
-    return f"{ratio:.2f}x, {word}"
+    return f"{ratio:.2f}x, {'slower' if shown < 1 else 'faster' if shown > 1 else 'as fast'}"
 
 
 def _money(usage: Usage, prices: tuple[float, float]) -> str:
@@ -240,7 +245,7 @@ def short_summary(generation: Generation, *, width: int) -> list[Line]:
     parts.append(seconds_text(usage.seconds))
     ratio = speedup(usage)
     if ratio is not None:
-        parts.append(f"estimate {ratio:.2f}x")
+        parts.append(f"estimate {_ratio(ratio)}")
     if usage.fallbacks:
         parts.append(plural(usage.fallbacks, "fallback"))
     lines = _wrapped(" · ".join(parts), width, mark="faint")
@@ -259,11 +264,6 @@ def _ms(ms: float) -> str:
     if ms >= 1000:
         return seconds_text(ms / 1000)
     return f"{ms:.1f} ms" if ms < 10 else f"{ms:.0f} ms"
-
-
-def plural(count: int, noun: str) -> str:
-    """``1 token``, ``2 tokens``."""
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def _wrapped(text: str, width: int, mark: Mark = "") -> list[Line]:

@@ -48,13 +48,14 @@ def chat(pair: PairOptions, text: TextOptions, quiet: bool) -> None:
     """
     profile, policy = pair.plan()
     settings = text.settings(profile, policy)
-    relay = _options.open_relay(pair, profile, policy)
+    relay = _options.open_relay(pair, profile, policy, policy.roles)
 
     from relaygen.cli._live import Live
     from relaygen.cli._summary import Shown
 
     with Live(relay) as live:
-        Chat(live, settings, Shown(policy, pair.profile, on_cpu=pair.on_cpu), quiet=quiet).run()
+        shown = Shown(policy, pair.profile, on_cpu=pair.on_cpu)
+        Chat(live, pair, settings, shown, quiet=quiet).run()
 
 
 class Chat:
@@ -62,17 +63,25 @@ class Chat:
 
     Args:
         live: the engines.
+        pair: where those are found that a policy needs later.
         settings: keyword arguments of `Relay.task`, the same for every turn.
         shown: what summaries say besides a turn's numbers; its policy is the one in force.
         quiet: answers only.
     """
 
     def __init__(
-        self, live: Live, settings: Mapping[str, Any], shown: Shown, *, quiet: bool
+        self,
+        live: Live,
+        pair: PairOptions,
+        settings: Mapping[str, Any],
+        shown: Shown,
+        *,
+        quiet: bool,
     ) -> None:
         from relaygen.cli._render import Screen
 
         self._live = live
+        self._pair = pair
         self._settings = settings
         self._shown = shown
         self._quiet = quiet
@@ -152,10 +161,15 @@ class Chat:
         from relaygen.profiles import POLICIES, own_policy_at
 
         if name:
+            relay = self._live.relay
             try:
-                _, policy = own_policy_at(None, name, self._live.relay.profile)
+                _, policy = own_policy_at(None, name, relay.profile)
+                self._live.relay = _options.with_models_of(policy, relay, self._pair)
             except RelayGenError as error:
                 report(error)
+                return
+            except KeyboardInterrupt:  # while a model was fetched
+                self._say(f"policy {self._shown.policy.name} stays")
                 return
             self._shown = replace(self._shown, policy=policy)
         self._say(f"policy {self._shown.policy.name} (there are {', '.join(POLICIES)})")
@@ -195,7 +209,8 @@ class Chat:
 
 def _sums(turns: Sequence[Generation]) -> str:
     """The whole conversation in one line."""
-    from relaygen.cli._summary import plural, seconds_text
+    from relaygen._words import plural
+    from relaygen.cli._summary import seconds_text
 
     usages = [generation.usage for generation in turns]
     large = sum(usage.large_tokens for usage in usages)

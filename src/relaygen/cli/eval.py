@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from relaygen._sync import LoopThread
     from relaygen.engines.base import Engine
     from relaygen.evaluate._arms import Speculation
-    from relaygen.evaluate._asking import Decoding
     from relaygen.evaluate._job import Evaluation
     from relaygen.evaluate._reporting import Findings
+    from relaygen.evaluate._schedule import Decoding
 
 
 class _Command(GroupedCommand):
@@ -83,11 +83,11 @@ def _given(ctx: click.Context) -> set[str]:
 
 def _run(asked: Asked, job: Evaluation) -> None:
     from relaygen.cli._steps import show_steps
-    from relaygen.evaluate._asking import AGAIN
+    from relaygen.evaluate._asking import AGAIN, ask
 
     try:
         with _opened(asked, job) as (loop, relays), show_steps() as progress:
-            loop.call(job.run(relays, progress))
+            loop.call(ask(job, relays, progress))
     except KeyboardInterrupt:
         click.echo(f"stopped; {AGAIN}", err=True)
         raise

@@ -79,7 +79,7 @@ def run(
     profile, policy = pair.plan()
     settings = text.settings(profile, policy)
     with _tracing(trace) as record:
-        relay = _options.open_relay(pair, profile, policy)
+        relay = _options.open_relay(pair, profile, policy, policy.roles)
         task = relay.task(asked, **settings)
 
         from relaygen.cli._live import Live

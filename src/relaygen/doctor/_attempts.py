@@ -18,6 +18,13 @@ _LEAST_CONTEXT = 4096
 Work = Callable[[Role], Awaitable[None]]
 
 
+class TooLong(EngineUnreachableError):
+    """A check was given up. Where its engine answers still, that is slow and did not fail."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(f"no end within {seconds:g} s", hint=f"it hangs, or is slow: {LOG}")
+
+
 class Attempts:
     """Where findings go, and what goes wrong on the way to them.
 
@@ -63,6 +70,8 @@ class Attempts:
             self.gone.add(role)
             text = f"does not answer: {words}"
             self.find(Finding("error", role, text, error.hint, "reachable"))
+        elif isinstance(error, TooLong):
+            self.find(Finding("warning", role, f"not examined: {words}", error.hint, check))
         else:
             self.find(Finding("error", role, f"failed: {words}", advice(error) or LOG, check))
 
@@ -83,4 +92,4 @@ class Attempts:
         try:
             return await asyncio.wait_for(tried(), self._patience[role])
         except asyncio.TimeoutError:
-            return EngineUnreachableError(f"no end within {self._patience[role]:g} s")
+            return TooLong(self._patience[role])

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from .. import _checks
-from .._agreement import compared
 from .._api import Relay
 from .._errors import ContextLengthError, EngineReplyError
 from .._profile import Profile
@@ -17,6 +16,7 @@ from .._results import Generation
 from .._task import Limits, Task
 from .._types import Conversation, EngineInfo, Message, Prompt, Role
 from ..engines.scripted import ScriptedEngine, ScriptedTokenizer
+from ..grading._agreement import compared
 from ..policies import LargeOnly, MarginPolicy, Policy, SmallOnly
 from ..relay import Generating
 from ._report import Answered

@@ -21,6 +21,8 @@ _GREEDY = Sampling(temperature=0.0, top_p=1.0, top_k=0)
 _GROWTH = 48
 """Tokens by which a text grows where reading is measured: about one long delegated segment."""
 _WRITTEN = 8
+_AGAIN = 3
+"""How often a text is asked about again at most, where only the time tells of a prefix cache."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +169,9 @@ class Subject:
     async def prefix(self) -> tuple[Heard, Heard]:
         """The same new text twice; the second time a prefix cache has it.
 
-        Where the engine refuses it as it is, it is a user's message in the engine's own template.
+        Where the engine hides its counts and the second time is no faster, it is asked about some
+        times more, and the fastest counts. Where the engine refuses it as it is, it is a user's
+        message in the engine's own template.
 
         Raises:
             EngineError: the engine fails.
@@ -186,10 +190,14 @@ class Subject:
             self._ids, self._text = prompt.ids, prompt.text
             first = await self._heard(1)
         second = await self._heard(1)
-        if second.evaluated is None:
-            self._rereads = SLOW_S < first.first_s <= 2.0 * second.first_s
-        else:
+        if second.evaluated is not None:
             self._rereads = 2 * second.evaluated > self.size
+            return first, second
+        for _ in range(_AGAIN - 1):  # a busy machine may look like no cache
+            if not _as_slow(first, second):
+                break
+            second = min(second, await self._heard(1), key=lambda each: each.first_s)
+        self._rereads = _as_slow(first, second)
         return first, second
 
     async def _grow(self) -> None:
@@ -282,6 +290,11 @@ class Subject:
     async def release(self) -> None:
         """The engine may forget the text."""
         await self._engine.release(self._key)
+
+
+def _as_slow(first: Heard, second: Heard) -> bool:
+    """Whether a text that was read took as long when it was asked about again."""
+    return SLOW_S < first.first_s <= 2.0 * second.first_s
 
 
 def _cost(

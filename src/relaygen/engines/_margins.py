@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import aclosing
+from itertools import pairwise
 
-from .._types import Sampling, SegmentRequest
+from .._errors import EngineReplyError
+from .._types import Piece, Sampling, SegmentRequest
 from .base import Engine
 
 _TEMPERATURES = (1.0, 0.5, 1.0)
 _TOLERANCE = 1e-3
+_ROUNDING = 1e-6
+"""By how much a logarithm may be above 0, or above the one before it."""
 _RUN = 8
 """Tokens of the first answer: what an engine drafts by itself begins behind its first token."""
 
@@ -32,7 +36,7 @@ async def margins_are_raw(engine: Engine, ids: Sequence[int], session: str) -> b
         None: the engine gave fewer than two candidates, or not with every token.
 
     Raises:
-        EngineError: the engine does not answer.
+        EngineError: the engine does not answer, or its candidates are something else.
     """
     runs = [
         await _candidates(engine, ids, session, temperature, 1 if number else _RUN)
@@ -52,6 +56,9 @@ async def _candidates(
     """The two best next tokens and their log-probabilities, for each token that is text by itself.
 
     Those inside a character have none on some engines.
+
+    Raises:
+        EngineReplyError: they are no log-probabilities, or the best one is not the first.
     """
     # Nothing is cut off: candidates that are left out would hide what the temperature does.
     sampling = Sampling(temperature=temperature, top_p=1.0, top_k=0, min_p=0.0)
@@ -59,8 +66,26 @@ async def _candidates(
     found: list[dict[int, float]] = []
     async with aclosing(engine.stream(request)) as deltas:
         async for delta in deltas:
-            found += [dict(piece.top) for piece in delta.pieces if _whole(piece.data)]
+            found += [_best(piece) for piece in delta.pieces if _whole(piece.data)]
     return found
+
+
+def _best(piece: Piece) -> dict[int, float]:
+    try:
+        top = piece.top or ()
+        found = [logarithm for _, logarithm in top]
+        # What is no number is not below one either.
+        right = all(each <= _ROUNDING for each in found) and all(
+            after <= before + _ROUNDING for before, after in pairwise(found)
+        )
+        if right:
+            return dict(top)
+    except (TypeError, ValueError):  # somebody's own engine may give anything
+        pass
+    raise EngineReplyError(
+        "its candidates are not log-probabilities, best first",
+        hint="Piece.top holds (id, natural logarithm of the probability), the likeliest first",
+    )
 
 
 def _whole(data: bytes) -> bool:

@@ -205,7 +205,8 @@ class IdReader:
 
     async def _named(self, ids: list[int], text: str, tops: Sequence[_Top]) -> list[Piece]:
         """Ids with their bytes; those inside a character wait for the one that completes it."""
-        if len(ids) == 1 and text and self._trusted and text[-1] != BROKEN:
+        # A space may stand before a character that is not complete, which some servers hold back.
+        if len(ids) == 1 and text and self._trusted and text[-1] not in (BROKEN, " "):
             self._learn(ids[0], text)
         pieces: list[Piece] = []
         for id, top in zip(ids, tops, strict=False):

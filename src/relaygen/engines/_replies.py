@@ -15,6 +15,9 @@ TRANSIENT = (408, 429, 500, 502, 503, 504)
 REFUSALS = (400, 413, 422)
 """HTTP statuses that call the request itself invalid."""
 
+_CERTIFICATES = "give the certificates that it is known by (--ca FILE)"
+_UP = "is the server up, and is its URL right (http:// or https://, host and port)?"
+
 _TOO_LONG = ("maximum context length", "model's context length", "maximum allowed length")
 """What vLLM and SGLang say of a prompt that does not fit."""
 
@@ -70,7 +73,7 @@ class Replies:
         return EngineUnreachableError(
             f"{self.url} {line(str(error))}",
             role=self.role,
-            hint="give the certificates that it is known by (--ca FILE)" if error.untrusted else "",
+            hint=_CERTIFICATES if error.untrusted else _UP,
             retryable=not error.untrusted,
         )
 

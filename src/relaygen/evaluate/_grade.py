@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
-from .. import _answers
-from .._agreement import compared
 from .._errors import MissingExtraError, UsageError
-from .._mathematics import Mathematics
+from ..grading import _answers
+from ..grading._agreement import compared
+from ..grading._mathematics import Mathematics
 from ._questions import Item, Kind
 
 Encode = Callable[[list[str]], Sequence[Sequence[float]]]
@@ -95,6 +96,16 @@ def agree(one: str, two: str, kind: Kind, mathematics: Mathematics | None = None
         # A number that happens to end two long texts is not what they say.
         return _answers.folded(one) == _answers.folded(two)
     return bool(compared(one, two, mathematics).same)
+
+
+@contextmanager
+def comparing(needed: Iterable[bool]) -> Iterator[Mathematics | None]:
+    """One process that compares, for many answers; None where no answer needs it."""
+    if not any(needed):
+        yield None
+        return
+    with Mathematics() as mathematics:
+        yield mathematics
 
 
 def lexical_similarity(one: str, two: str) -> float:

@@ -9,9 +9,9 @@ from dataclasses import asdict, dataclass
 from itertools import islice
 from typing import Any, Literal, cast, get_args
 
-from .. import _answers
 from .._errors import MissingExtraError, UsageError
 from .._questions import PROMPT, Row, rows
+from ..grading import _answers
 from ._presets import ANY, PRESETS, Preset, detected, of_repository, preset
 
 CHOICE_PROMPT = (

@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
 from .._errors import UsageError
 from .._files import made, write
-from .._mathematics import Mathematics
 from .._version import __version__
+from .._words import plural
 from ..profiles._policy import LEVELED
 from ._arms import ANSWER_STAGE, Arm, parse_arms
-from ._asking import schedule
 from ._folder import Folder, Settings
-from ._grade import Near
+from ._grade import Near, comparing
 from ._plots import plots
 from ._report import Subject, render
 from ._results import Result, read, settled
-from ._summary import Summary, summarize, summary_dict
+from ._schedule import schedule
+from ._summarize import summarize
+from ._summary import Summary, summary_dict
 from ._tables import markdown, results_csv
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ class Findings:
             )
         if n is not None and n > len(items):
             raise UsageError(
-                f"--n {n}: only {len(items)} questions were asked in {folder.path}",
+                f"--n {n}: {folder.path} has only {plural(len(items), 'question')}",
                 hint="ask the others first, without --step report",
             )
         items = items[: n or settings.questions or settings.n]
@@ -172,7 +172,7 @@ class Findings:
         )
         leveled = any(arm.base in LEVELED and not arm.level for arm in self.arms)
         facts = [
-            ("data", f"{settings.data}, {len(self.items)} questions"),
+            ("data", f"{settings.data}, {plural(len(self.items), 'question')}"),
             ("large", model("large", settings.large)),
             ("small", model("small", settings.small)),
             ("profile", f"{settings.profile}, sha256 {settings.profile_sha256[:16]}"),
@@ -182,13 +182,3 @@ class Findings:
             ("version", f"relaygen {__version__}"),
         ]
         return [(label, value) for label, value in facts if value]
-
-
-@contextmanager
-def comparing(needed: Iterable[bool]) -> Iterator[Mathematics | None]:
-    """One process that compares, for many answers; None where no answer needs it."""
-    if not any(needed):
-        yield None
-        return
-    with Mathematics() as mathematics:
-        yield mathematics

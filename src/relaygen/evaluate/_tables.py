@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from .._words import plural
 from ._paired import MARGIN
 from ._results import Result
 from ._summary import FEW, Agreement, Summary
@@ -207,7 +208,7 @@ def markdown(summary: Summary, facts: Sequence[tuple[str, str]]) -> str:
         facts: how it was made, label and value.
     """
     runs = f", {summary.runs} runs" if summary.runs > 1 else ""
-    blocks = [f"# Evaluation: {summary.questions} questions{runs}"]
+    blocks = [f"# Evaluation: {plural(summary.questions, 'question')}{runs}"]
     blocks.append("\n".join(f"- {label}: {value}" for label, value in facts))
     for title, table in titled(summary):
         blocks += [f"## {title}", _markdown_table(table)]

@@ -16,6 +16,7 @@ class Text:
 
     def __init__(self, stops: Sequence[str], *, include: bool) -> None:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._begun = ""  # of tokens whose last character is not complete
         self._stops = tuple(stops)
         self._include = include
         self._hold = 0 if include or not stops else max(map(len, stops)) - 1
@@ -28,8 +29,14 @@ class Text:
         self._decoder.decode(data)
 
     def feed(self, data: bytes, *, stoppable: bool = True) -> str | None:
-        """One more token's bytes; the stop string that it completed."""
-        text = self._decoder.decode(data)
+        """One more token's bytes; the stop string that it completed.
+
+        Servers show nothing of a token that ends inside a character until that is complete, not
+        even what stands before it in the token.
+        """
+        text = self._begun + self._decoder.decode(data)
+        inside = bool(self._decoder.getstate()[0])
+        self._begun, text = (text, "") if inside else ("", text)
         if not self._stops:
             self._text += text
             return None

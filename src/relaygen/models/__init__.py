@@ -8,7 +8,7 @@ from relaygen.models._catalogue import (
     Mirror,
 )
 from relaygen.models._fetch import pull, pull_hub_file
-from relaygen.models._progress import FetchStep, Progress, ProgressEvent
+from relaygen.models._progress import FetchProgress, FetchStep, ProgressEvent
 from relaygen.models._resolve import resolve
 from relaygen.models._store import Store, home, size_text
 
@@ -17,9 +17,9 @@ __all__ = [
     "EMBEDDED_LARGE",
     "EMBEDDED_SMALL",
     "EmbeddedModel",
+    "FetchProgress",
     "FetchStep",
     "Mirror",
-    "Progress",
     "ProgressEvent",
     "Store",
     "home",

@@ -21,7 +21,7 @@ from relaygen._errors import (
 )
 from relaygen.models import _hub, _mirror
 from relaygen.models._catalogue import CATALOGUE, EmbeddedModel, Mirror, find
-from relaygen.models._progress import Progress, Reporter, log_notes
+from relaygen.models._progress import FetchProgress, Reporter, log_notes
 from relaygen.models._store import Store, disk_errors, publish, require_space, sha256_of
 
 _RESUME = "check the connection and run the same command again; it resumes"
@@ -32,7 +32,7 @@ def pull(
     *,
     mirror: bool = True,
     verify: bool = False,
-    progress: Progress | None = None,
+    progress: FetchProgress | None = None,
     store: Store | None = None,
 ) -> Path:
     """Make sure that a catalogue model is on the disk, and say where.
@@ -85,7 +85,7 @@ def pull(
 
 
 def pull_hub_file(
-    repo: str, name: str, *, progress: Progress | None = None, store: Store | None = None
+    repo: str, name: str, *, progress: FetchProgress | None = None, store: Store | None = None
 ) -> Path:
     """Make sure that a file of any hub repository is on the disk, and say where.
 

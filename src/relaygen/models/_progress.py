@@ -30,7 +30,7 @@ class ProgressEvent:
     note: str = ""
 
 
-class Progress(Protocol):
+class FetchProgress(Protocol):
     """Called from the fetching thread, several times a second; what it raises ends the fetch."""
 
     def __call__(self, event: ProgressEvent, /) -> None:
@@ -48,7 +48,7 @@ class Reporter:
     """A progress callback with the model's name filled in."""
 
     model: str
-    progress: Progress
+    progress: FetchProgress
 
     def note(self, step: FetchStep, text: str) -> None:
         """Send a line for the user."""

@@ -11,7 +11,7 @@ from relaygen._errors import DownloadError, ModelError, ModelNotFoundError, NotG
 from relaygen.models import _hub
 from relaygen.models._catalogue import CATALOGUE, EmbeddedModel, find
 from relaygen.models._fetch import pull, pull_hub_file
-from relaygen.models._progress import Progress
+from relaygen.models._progress import FetchProgress
 from relaygen.models._store import Store
 
 _HUB_ID = re.compile(r"(?P<repo>\w[\w.-]*/\w[\w.-]*)(?::(?P<what>.+))?")
@@ -25,7 +25,7 @@ def resolve(
     *,
     fetch: bool = True,
     mirror: bool = True,
-    progress: Progress | None = None,
+    progress: FetchProgress | None = None,
     store: Store | None = None,
 ) -> Path:
     """Find the GGUF file that ``spec`` means, fetching it where it is not on the disk.
@@ -107,7 +107,9 @@ def pick_gguf(names: Sequence[str], repo: str, tag: str = "") -> str:
     )
 
 
-def _from_hub(repo: str, what: str, fetch: bool, progress: Progress | None, store: Store) -> Path:
+def _from_hub(
+    repo: str, what: str, fetch: bool, progress: FetchProgress | None, store: Store
+) -> Path:
     folder = store.hub_folder(repo)
     here = [path.relative_to(folder).as_posix() for path in sorted(folder.rglob("*.gguf"))]
     if what.lower().endswith(".gguf"):

@@ -51,6 +51,8 @@ class Answering:
             await self._look(text)
         except RelayGenError as error:
             return without_address(own_words(error))
+        except Exception as error:  # somebody's own engine may raise what it likes
+            return f"its own code raised {type(error).__name__}"  # its text is not for everybody
         return ""
 
     async def _look(self, text: str) -> None:

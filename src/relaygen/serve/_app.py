@@ -61,9 +61,11 @@ def make_app(
         try:
             yield
         finally:
-            await relay.aclose()
-            if traces is not None:
-                await asyncio.to_thread(traces.close)
+            try:
+                await relay.aclose()
+            finally:  # an engine of somebody's own may fail to close
+                if traces is not None:
+                    await asyncio.to_thread(traces.close)
 
     app = FastAPI(
         title="RelayGen",
@@ -143,7 +145,7 @@ def _add_routes(app: FastAPI, service: Service) -> None:
             not_found(f"/v1/{path} is not served; use /v1/chat/completions", code="unknown_url")
         )
 
-    methods = ["GET", "POST", "PUT", "PATCH", "DELETE"]
+    methods = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"]
     for path in ("/v1/responses", "/v1/messages"):
         for rest in ("", "/{rest:path}"):
             app.add_api_route(path + rest, absent, methods=methods, include_in_schema=False)

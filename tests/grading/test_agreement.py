@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from relaygen._agreement import same_answer
+from relaygen.grading._agreement import same_answer
 
 
 @pytest.mark.parametrize(

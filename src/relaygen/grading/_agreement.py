@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from .._errors import MissingExtraError
 from . import _answers
-from ._errors import MissingExtraError
 from ._mathematics import Compared, Mathematics
 
 

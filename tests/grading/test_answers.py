@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from relaygen._answers import boxed, choice, decided, folded, tidy, unboxed
+from relaygen.grading._answers import boxed, choice, decided, folded, tidy, unboxed
 
 BALANCED = st.recursive(
     st.text("ab1 \\%", max_size=4).map(lambda text: text.replace("\\", "\\\\")),

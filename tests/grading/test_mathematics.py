@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from relaygen._errors import MissingExtraError, UsageError
-from relaygen._mathematics import Compared, Mathematics
+from relaygen.grading._mathematics import Compared, Mathematics
 
 HALF, DECIMAL = r"\boxed{\frac{1}{2}}", r"\boxed{0.5}"
 
@@ -46,7 +46,7 @@ def test_a_reply_that_nobody_waits_for_is_not_the_next_one(
     with Mathematics() as mathematics:
         assert mathematics.compare(HALF, DECIMAL).same
         with monkeypatch.context() as patch:
-            patch.setattr("relaygen._mathematics.select.select", interrupted)
+            patch.setattr("relaygen.grading._mathematics.select.select", interrupted)
             with pytest.raises(KeyboardInterrupt):
                 mathematics.compare(HALF, DECIMAL)
         assert mathematics._process is None
@@ -61,7 +61,7 @@ def test_a_text_without_a_result_is_not_compared() -> None:
 
 def test_the_process_ends_with_its_input() -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "relaygen._mathematics"],
+        [sys.executable, "-m", "relaygen.grading._mathematics"],
         input=b'["1", "2"]\n["1", "1"]\n',
         capture_output=True,
         check=True,
@@ -78,14 +78,14 @@ def test_a_library_that_does_not_run_is_said_and_not_taken_for_an_answer(
         for _ in range(2):
             with pytest.raises(UsageError, match="math-verify does not run") as caught:
                 mathematics.compare(HALF, DECIMAL)
-            assert "-m relaygen._mathematics" in caught.value.hint
+            assert "-m relaygen.grading._mathematics" in caught.value.hint
         assert mathematics._process is None
         monkeypatch.undo()
         assert mathematics.compare(HALF, DECIMAL).same
 
 
 def test_it_ends_where_a_killed_parent_cannot_end_it() -> None:
-    code = "from relaygen import _mathematics as m; m._CPU_S = 3; m.main()"
+    code = "from relaygen.grading import _mathematics as m; m._CPU_S = 3; m.main()"
     done = subprocess.run(
         [sys.executable, "-c", code],
         input=b'["1", "1"]\n["1", "$9^{9^{9}}$"]\n',

@@ -3,8 +3,8 @@
 Its own time limits are signals, which work in the main thread only, and a power tower can keep the
 interpreter in one C call. A process can be ended from any thread.
 
-``python -m relaygen._mathematics`` reads lines of JSON ``[gold, answer]`` on stdin and writes, for
-each, ``[same, found]``; it ends with its stdin.
+``python -m relaygen.grading._mathematics`` reads lines of JSON ``[gold, answer]`` on stdin and
+writes, for each, ``[same, found]``; it ends with its stdin.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import time
 import weakref
 from typing import Any, NamedTuple
 
-from ._errors import MissingExtraError, UsageError
+from .._errors import MissingExtraError, UsageError
 
 _LIMIT_S = 10.0
 _START_S = 60.0
