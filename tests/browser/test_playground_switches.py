@@ -56,7 +56,7 @@ def test_levels(opened: Open) -> None:
         page = opened(url)
         sent = bodies(page)
         level = page.get_by_label("Level")
-        options = ["the profile’s: careful", "careful", "balanced", "fast"]
+        options = ["the server’s: careful", "careful", "balanced", "fast"]
         assert level.locator("option").all_text_contents() == options
         level.select_option("fast")
         assert asked(page)["level"] == "fast"

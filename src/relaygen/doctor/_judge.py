@@ -195,7 +195,8 @@ def answers(sample: Sample, profile: Profile) -> Finding:
     """Whether the small model may answer."""
     check = "answers"
     if profile.marks is None:
-        return Finding("note", "", "not applicable: the profile has no answer stage", check=check)
+        text = "not applicable: answers by the small model, as the profile has no answer stage"
+        return Finding("note", "", text, check=check)
     if profile.answer_role != "small":
         text = "not applicable: by the profile the small model does not answer alone"
         return Finding("note", "", text, check=check)

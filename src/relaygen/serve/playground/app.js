@@ -42,7 +42,7 @@ function offer([own, ...others]) {
   const levels = others.filter((card) => suffix(card) === card.relay.level);
   const policies = others.filter((card) => !levels.includes(card));
   options(at("policy"), `the server’s: ${own.relay.policy}`, policies.map(suffix));
-  options(at("level"), `the profile’s: ${own.relay.level}`, levels.map(suffix));
+  options(at("level"), `the server’s: ${own.relay.level}`, levels.map(suffix));
   at("levels").hidden = !levels.length;
   fit();
 }
